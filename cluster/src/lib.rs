@@ -1,0 +1,30 @@
+//! Everything about many nodes, knowing nothing of Kafka.
+//!
+//! ```text
+//!   broker (crate tessaridb)
+//!      |  Range::submit(Payload)            implements: Machine
+//!      v                                       ^
+//!   range ----> openraft ----> machine task ---+   apply, in log order
+//!                  |
+//!                  v
+//!   wal: one write-ahead log for all groups of the node, one fdatasync for all that wait
+//!                  |
+//!                  v
+//!   fs: the only code that touches files (real, and faulty in memory for tests)
+//! ```
+//!
+//! * [`ids`]: the identities every room shares.
+//! * [`fs`]: the file-system seam.
+//! * [`wal`]: the node's write-ahead log.
+//! * [`machine`]: what a range's log folds into (a port, filled by the broker and by the catalog).
+//! * [`range`]: one Raft group: submit commands, watch leadership.
+//! * [`meta`]: the node's metadata store, durable at checkpoints.
+//! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
+
+// pub mod catalog;
+// pub mod fs;
+pub mod ids;
+pub mod machine;
+// pub mod meta;
+pub mod range;
+// pub mod wal;

@@ -1,0 +1,25 @@
+//! tessaridb: a durable message store that unchanged Kafka clients use as their broker.
+//!
+//! ```text
+//!   kafka   http   (resp)        front doors: no state, don't know each other
+//!      \     |     /
+//!       \   ql    /              TessariQL
+//!        \   |   /
+//!      groups |                  consumer group coordinator
+//!          \  |
+//!          broker                Kafka semantics over ranges
+//!          /    \
+//!       log      cluster         partition logs | ranges, write-ahead log, catalog, file-system seam
+//! ```
+//!
+//! Only [`node`] builds rooms. docs/architecture.md is the map.
+
+pub mod broker;
+pub mod config;
+pub mod groups;
+pub mod http;
+pub mod kafka;
+pub mod log;
+pub mod node;
+pub mod ql;
+pub mod record;
