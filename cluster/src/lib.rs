@@ -22,7 +22,7 @@
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
 
 // pub mod catalog;
-// pub mod fs;
+pub mod fs;
 pub mod ids;
 pub mod machine;
 // pub mod meta;

@@ -1,0 +1,200 @@
+//! The real file system.
+
+use super::{DirEntry, File, FileSystem, Lock};
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Buffers one `pwritev` takes at most (`IOV_MAX` on Linux).
+const MAX_SLICES: usize = 1024;
+
+/// Files of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+/// An operating system file.
+#[derive(Debug)]
+struct DiskFile {
+    file: fs::File,
+}
+
+impl FileSystem for Disk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        Ok(Arc::new(DiskFile { file }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Arc::new(DiskFile { file }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let missing: Vec<PathBuf> = path
+            .ancestors()
+            .take_while(|p| !p.as_os_str().is_empty() && !p.exists())
+            .map(Path::to_path_buf)
+            .collect();
+        fs::create_dir_all(path)?;
+        for dir in missing {
+            match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent)?,
+                _ => self.sync_dir(Path::new("."))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let meta = match entry.metadata() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                meta => meta?,
+            };
+            let is_dir = meta.is_dir();
+            let len = if is_dir { 0 } else { meta.len() };
+            entries.push(DirEntry { name, len, is_dir });
+        }
+        Ok(entries)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Lock> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock::new(file)),
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn free_space(&self, dir: &Path) -> io::Result<u64> {
+        let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+        // SAFETY: statvfs is plain data, for which zeros are a value.
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the path is NUL-terminated and the struct outlives the call.
+        check(unsafe { libc::statvfs(path.as_ptr(), &mut stat) })?;
+        #[allow(clippy::unnecessary_cast)] // the widths differ between systems
+        Ok((stat.f_bavail as u64).saturating_mul(stat.f_frsize as u64))
+    }
+}
+
+impl File for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buf, offset) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let bufs = &bufs[..bufs.len().min(MAX_SLICES)];
+        let offset = to_off(offset)?;
+        loop {
+            // SAFETY: IoSlice has the layout of iovec; the buffers are borrowed for the whole call.
+            let n = unsafe { libc::pwritev(self.file.as_raw_fd(), bufs.as_ptr().cast(), bufs.len() as i32, offset) };
+            if n >= 0 {
+                return Ok(n as usize);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn preallocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let (offset, len) = (to_off(offset)?, to_off(len)?);
+        loop {
+            // SAFETY: a plain call on an open descriptor.
+            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), offset, len) } {
+                0 => return Ok(()),
+                libc::EINTR => {}
+                code => return Err(io::Error::from_raw_os_error(code)),
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn preallocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.saturating_add(len);
+        if end > self.len()? { self.set_len(end) } else { Ok(()) }
+    }
+
+    fn write_back(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let (Ok(offset), Ok(len)) = (to_off(offset), to_off(len)) {
+            // SAFETY: a plain call on an open descriptor; an error only means that the hint was not taken.
+            unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
+    }
+}
+
+fn to_off(n: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(n).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn check(code: libc::c_int) -> io::Result<()> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
