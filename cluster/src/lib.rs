@@ -21,10 +21,10 @@
 //! * [`meta`]: the node's metadata store, durable at checkpoints.
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
 
-// pub mod catalog;
+pub mod catalog;
 pub mod fs;
 pub mod ids;
 pub mod machine;
-// pub mod meta;
+pub mod meta;
 pub mod range;
 // pub mod wal;

@@ -1,0 +1,162 @@
+//! What can be declared. Encoded as JSON: declarations are rare, and unknown fields of a newer node are passed over.
+
+use super::error::CatalogError;
+use super::model::{Acknowledge, Topic};
+use crate::ids::{BrokerId, NamespaceId, NodeId, TopicId};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What a topic is declared with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TopicSpec {
+    /// Number of partitions, at least 1.
+    pub partitions: u32,
+    /// The field by which TessariQL places messages.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Milliseconds.
+    #[serde(default)]
+    pub retain_ms: Option<u64>,
+    /// Bytes per partition.
+    #[serde(default)]
+    pub retain_bytes: Option<u64>,
+    /// Largest batch in bytes.
+    #[serde(default)]
+    pub max_bytes: Option<u32>,
+    /// Records carry the broker's append time.
+    #[serde(default)]
+    pub log_append_time: bool,
+}
+
+/// One change of a topic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TopicChange {
+    /// A new partition count; only grows.
+    Partitions(u32),
+    /// Milliseconds, or `None` to keep for ever.
+    RetainMs(Option<u64>),
+    /// Bytes per partition, or `None`.
+    RetainBytes(Option<u64>),
+    /// Largest batch, or `None` for the node's default.
+    MaxBytes(Option<u32>),
+    /// Whose clock the timestamps are.
+    LogAppendTime(bool),
+}
+
+/// A declaration. Names are identifiers, checked by the proposer and again when applied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Command {
+    /// Makes a node known and gives it a broker id; answered the same for a node already known.
+    JoinNode {
+        /// The node.
+        node: NodeId,
+    },
+    /// Declares a namespace.
+    DefineNamespace {
+        /// Its name.
+        name: String,
+        /// Accept one that is there.
+        if_not_exists: bool,
+        /// Replicas wanted.
+        replication: Option<u8>,
+        /// When writes are acknowledged.
+        acknowledge: Acknowledge,
+    },
+    /// Changes a namespace.
+    AlterNamespace {
+        /// Its name.
+        name: String,
+        /// New replica count: `Some(None)` unsets it.
+        replication: Option<Option<u8>>,
+        /// New level.
+        acknowledge: Option<Acknowledge>,
+    },
+    /// Drops an empty namespace.
+    DropNamespace {
+        /// Its name.
+        name: String,
+    },
+    /// Declares a database.
+    DefineDatabase {
+        /// Namespace name.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Accept one that is there.
+        if_not_exists: bool,
+    },
+    /// Drops an empty database.
+    DropDatabase {
+        /// Namespace name.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Declares a topic and deals its partitions over the ranges.
+    DefineTopic {
+        /// Namespace name.
+        namespace: String,
+        /// Database name.
+        database: String,
+        /// Its name.
+        name: String,
+        /// Accept one that is there, as it is.
+        if_not_exists: bool,
+        /// What it is declared with.
+        spec: TopicSpec,
+        /// The topic id to give, made by the proposer.
+        uuid: Uuid,
+        /// The proposer's clock, milliseconds since the epoch.
+        now_ms: i64,
+    },
+    /// Changes a topic, all changes or none.
+    AlterTopic {
+        /// Which incarnation.
+        topic: TopicId,
+        /// What changes.
+        changes: Vec<TopicChange>,
+    },
+    /// Drops a topic and all it holds.
+    DropTopic {
+        /// Which incarnation.
+        topic: TopicId,
+    },
+    /// Says which namespace coordinates a group whose namespace nothing else decides; the first to say so wins.
+    RecordGroup {
+        /// The group.
+        group: String,
+        /// The namespace.
+        namespace: NamespaceId,
+    },
+    /// Takes a block of producer ids that no one else will get.
+    AllocateProducerIds {
+        /// How many.
+        count: u32,
+    },
+    /// All of these or none.
+    Together(Vec<Command>),
+}
+
+/// What a declaration is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// Done (or already so).
+    Done,
+    /// The topic declared, or the one that was there.
+    Topic(Arc<Topic>),
+    /// The node's number on the Kafka wire.
+    Broker(BrokerId),
+    /// The namespace that coordinates the group.
+    Namespace(NamespaceId),
+    /// First id of the block.
+    ProducerIds(i64),
+    /// One for each of `Together`.
+    Together(Vec<Reply>),
+}
+
+/// An answer as it travels from the machine to the proposer.
+pub(super) type Outcome = Result<Reply, CatalogError>;

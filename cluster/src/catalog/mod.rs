@@ -1,0 +1,22 @@
+//! The catalog: what is declared. It is the system range's state; every member holds a copy.
+//!
+//! ```text
+//!   Catalog::propose(Command) --> system range --> CatalogMachine::apply --> State::apply --> view published
+//!   Catalog::view()           <-- lock-free, a snapshot that stays as it is while held
+//! ```
+//!
+//! A proposal's answer arrives after the view that contains it is published on this node.
+
+mod command;
+mod error;
+mod handle;
+mod machine;
+mod model;
+mod state;
+
+pub use command::{Command, Reply, TopicChange, TopicSpec};
+pub use error::{CatalogError, CatalogFailure, Kind};
+pub use handle::{Catalog, CatalogSource};
+pub use machine::CatalogMachine;
+pub use model::{Acknowledge, Database, Member, Namespace, RangeRow, Topic};
+pub use state::{MAX_PARTITIONS, State, is_identifier};

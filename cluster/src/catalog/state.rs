@@ -1,0 +1,580 @@
+//! The catalog's state: persistent maps, so that a view is a cheap clone and stays as it is while held.
+
+use super::command::{Command, Reply, TopicChange, TopicSpec};
+use super::error::{CatalogError, Kind};
+use super::model::{Acknowledge, Database, Member, Namespace, RangeRow, Topic};
+use crate::ids::{BrokerId, DatabaseId, NamespaceId, NodeId, RangeId, TopicId};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Most partitions one topic may have.
+pub const MAX_PARTITIONS: u32 = 100_000;
+/// Most bytes in a name.
+const MAX_NAME: usize = 200;
+/// The pool of data ranges is two per member, within these bounds.
+const RANGES: std::ops::RangeInclusive<u32> = 2..=16;
+
+/// Everything declared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    members: OrdMap<NodeId, Arc<Member>>,
+    namespaces: OrdMap<String, Arc<Namespace>>,
+    databases: OrdMap<(NamespaceId, String), Arc<Database>>,
+    topics: OrdMap<(DatabaseId, String), Arc<Topic>>,
+    topics_by_id: OrdMap<TopicId, Arc<Topic>>,
+    topics_by_uuid: OrdMap<Uuid, Arc<Topic>>,
+    ranges: OrdMap<RangeId, Arc<RangeRow>>,
+    groups: OrdMap<String, NamespaceId>,
+    next: Next,
+    version: u64,
+}
+
+/// The next number of each kind of identity; numbers are never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Next {
+    namespace: u32,
+    database: u32,
+    topic: u64,
+    broker: i32,
+    range: u32,
+    producer_id: i64,
+}
+
+impl Default for Next {
+    fn default() -> Self {
+        Self {
+            namespace: 1,
+            database: 1,
+            topic: 1,
+            broker: 1,
+            range: 1,
+            producer_id: 1000,
+        }
+    }
+}
+
+/// The state as rows, as it is stored.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Rows {
+    members: Vec<Arc<Member>>,
+    namespaces: Vec<Arc<Namespace>>,
+    databases: Vec<Arc<Database>>,
+    topics: Vec<Arc<Topic>>,
+    ranges: Vec<Arc<RangeRow>>,
+    groups: Vec<(String, NamespaceId)>,
+    next: Next,
+    version: u64,
+}
+
+impl From<&State> for Rows {
+    fn from(s: &State) -> Self {
+        Self {
+            members: s.members.values().cloned().collect(),
+            namespaces: s.namespaces.values().cloned().collect(),
+            databases: s.databases.values().cloned().collect(),
+            topics: s.topics.values().cloned().collect(),
+            ranges: s.ranges.values().cloned().collect(),
+            groups: s.groups.iter().map(|(k, v)| (k.clone(), *v)).collect(),
+            next: s.next,
+            version: s.version,
+        }
+    }
+}
+
+impl From<Rows> for State {
+    fn from(r: Rows) -> Self {
+        Self {
+            members: r.members.into_iter().map(|m| (m.node, m)).collect(),
+            namespaces: r.namespaces.into_iter().map(|n| (n.name.clone(), n)).collect(),
+            databases: r
+                .databases
+                .into_iter()
+                .map(|d| ((d.namespace, d.name.clone()), d))
+                .collect(),
+            topics_by_id: r.topics.iter().map(|t| (t.id, t.clone())).collect(),
+            topics_by_uuid: r.topics.iter().map(|t| (t.uuid, t.clone())).collect(),
+            topics: r
+                .topics
+                .into_iter()
+                .map(|t| ((t.database, t.name.clone()), t))
+                .collect(),
+            ranges: r.ranges.into_iter().map(|g| (g.id, g)).collect(),
+            groups: r.groups.into_iter().collect(),
+            next: r.next,
+            version: r.version,
+        }
+    }
+}
+
+/// Whether `name` is an identifier: `[A-Za-z_][A-Za-z0-9_]*`, at most 200 bytes.
+pub fn is_identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    name.len() <= MAX_NAME
+        && bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Reading.
+impl State {
+    /// Grows with every change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The members, by node id.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.members.values()
+    }
+
+    /// One member.
+    pub fn member(&self, node: NodeId) -> Option<&Arc<Member>> {
+        self.members.get(&node)
+    }
+
+    /// The namespaces, by name.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
+        self.namespaces.values()
+    }
+
+    /// One namespace.
+    pub fn namespace(&self, name: &str) -> Option<&Arc<Namespace>> {
+        self.namespaces.get(name)
+    }
+
+    /// One namespace, by identity.
+    pub fn namespace_by_id(&self, id: NamespaceId) -> Option<&Arc<Namespace>> {
+        self.namespaces.values().find(|n| n.id == id)
+    }
+
+    /// The databases of a namespace, by name.
+    pub fn databases(&self, namespace: NamespaceId) -> impl Iterator<Item = &Arc<Database>> {
+        self.databases
+            .range((namespace, String::new())..)
+            .take_while(move |(k, _)| k.0 == namespace)
+            .map(|(_, d)| d)
+    }
+
+    /// One database.
+    pub fn database(&self, namespace: &str, name: &str) -> Option<&Arc<Database>> {
+        let namespace = self.namespaces.get(namespace)?;
+        self.databases.get(&(namespace.id, name.to_owned()))
+    }
+
+    /// Every topic there is, by database and name.
+    pub fn topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
+        self.topics.values()
+    }
+
+    /// The topics of a database, by name.
+    pub fn topics_in(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<Topic>> {
+        self.topics
+            .range((database, String::new())..)
+            .take_while(move |(k, _)| k.0 == database)
+            .map(|(_, t)| t)
+    }
+
+    /// One topic, by its three names.
+    pub fn topic(&self, namespace: &str, database: &str, name: &str) -> Option<&Arc<Topic>> {
+        let database = self.database(namespace, database)?;
+        self.topics.get(&(database.id, name.to_owned()))
+    }
+
+    /// One topic incarnation.
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<Topic>> {
+        self.topics_by_id.get(&id)
+    }
+
+    /// One topic incarnation, by the id Kafka clients know.
+    pub fn topic_by_uuid(&self, uuid: Uuid) -> Option<&Arc<Topic>> {
+        self.topics_by_uuid.get(&uuid)
+    }
+
+    /// The data ranges.
+    pub fn ranges(&self) -> impl Iterator<Item = &Arc<RangeRow>> {
+        self.ranges.values()
+    }
+
+    /// The namespace recorded for a group that nothing else decides.
+    pub fn group_namespace(&self, group: &str) -> Option<NamespaceId> {
+        self.groups.get(group).copied()
+    }
+}
+
+/// Folding.
+impl State {
+    /// Applies one command; on a refusal the state is as before.
+    pub fn apply(&mut self, command: Command) -> Result<Reply, CatalogError> {
+        let mut next = self.clone();
+        let reply = next.fold(command)?;
+        next.version += 1;
+        *self = next;
+        Ok(reply)
+    }
+
+    fn fold(&mut self, command: Command) -> Result<Reply, CatalogError> {
+        match command {
+            Command::JoinNode { node } => Ok(Reply::Broker(self.join(node))),
+            Command::DefineNamespace {
+                name,
+                if_not_exists,
+                replication,
+                acknowledge,
+            } => self.define_namespace(name, if_not_exists, replication, acknowledge),
+            Command::AlterNamespace {
+                name,
+                replication,
+                acknowledge,
+            } => {
+                let mut row = (**self.find_namespace(&name)?).clone();
+                if let Some(replication) = replication {
+                    row.replication = check_replication(replication)?;
+                }
+                row.acknowledge = acknowledge.unwrap_or(row.acknowledge);
+                self.namespaces.insert(name, Arc::new(row));
+                Ok(Reply::Done)
+            }
+            Command::DropNamespace { name } => self.drop_namespace(name),
+            Command::DefineDatabase {
+                namespace,
+                name,
+                if_not_exists,
+            } => self.define_database(&namespace, name, if_not_exists),
+            Command::DropDatabase { namespace, name } => self.drop_database(&namespace, name),
+            Command::DefineTopic {
+                namespace,
+                database,
+                name,
+                if_not_exists,
+                spec,
+                uuid,
+                now_ms,
+            } => self
+                .define_topic(&namespace, &database, name, if_not_exists, spec, uuid, now_ms)
+                .map(Reply::Topic),
+            Command::AlterTopic { topic, changes } => self.alter_topic(topic, changes).map(Reply::Topic),
+            Command::DropTopic { topic } => self.drop_topic(topic),
+            Command::RecordGroup { group, namespace } => {
+                let decided = match self.groups.get(&group) {
+                    Some(known) if self.namespace_by_id(*known).is_some() => *known,
+                    _ => {
+                        self.groups.insert(group, namespace);
+                        namespace
+                    }
+                };
+                Ok(Reply::Namespace(decided))
+            }
+            Command::AllocateProducerIds { count } => {
+                let first = self.next.producer_id;
+                self.next.producer_id = first
+                    .checked_add(i64::from(count))
+                    .ok_or_else(|| CatalogError::InvalidValue("no producer ids are left".into()))?;
+                Ok(Reply::ProducerIds(first))
+            }
+            Command::Together(commands) => commands
+                .into_iter()
+                .map(|c| self.fold(c))
+                .collect::<Result<_, _>>()
+                .map(Reply::Together),
+        }
+    }
+
+    fn join(&mut self, node: NodeId) -> BrokerId {
+        if let Some(member) = self.members.get(&node) {
+            return member.broker;
+        }
+        let broker = BrokerId(self.next.broker);
+        self.next.broker += 1;
+        self.members.insert(node, Arc::new(Member { node, broker }));
+        broker
+    }
+
+    fn find_namespace(&self, name: &str) -> Result<&Arc<Namespace>, CatalogError> {
+        self.namespaces.get(name).ok_or_else(|| unknown(Kind::Namespace, name))
+    }
+
+    fn define_namespace(
+        &mut self,
+        name: String,
+        if_not_exists: bool,
+        replication: Option<u8>,
+        acknowledge: Acknowledge,
+    ) -> Result<Reply, CatalogError> {
+        check_name(&name)?;
+        if self.namespaces.contains_key(&name) {
+            return already(Kind::Namespace, name, if_not_exists);
+        }
+        let replication = check_replication(replication)?;
+        self.grow_pool();
+        let home = self
+            .ranges
+            .values()
+            .min_by_key(|r| (r.homes, r.partitions, r.id))
+            .map(|r| r.id)
+            .ok_or_else(|| CatalogError::InvalidValue("no member can hold a range".into()))?;
+        self.change_range(home, |r| r.homes += 1);
+        let id = NamespaceId(self.next.namespace);
+        self.next.namespace += 1;
+        self.namespaces.insert(
+            name.clone(),
+            Arc::new(Namespace {
+                id,
+                name,
+                replication,
+                acknowledge,
+                home,
+            }),
+        );
+        Ok(Reply::Done)
+    }
+
+    /// Data ranges are made when the first namespace needs them.
+    fn grow_pool(&mut self) {
+        let wanted = (2 * self.members.len() as u32).clamp(*RANGES.start(), *RANGES.end());
+        let voters: Vec<NodeId> = self.members.keys().copied().collect();
+        if voters.is_empty() {
+            return;
+        }
+        while (self.ranges.len() as u32) < wanted {
+            let id = RangeId(self.next.range);
+            self.next.range += 1;
+            self.ranges.insert(
+                id,
+                Arc::new(RangeRow {
+                    id,
+                    voters: voters.clone(),
+                    partitions: 0,
+                    homes: 0,
+                }),
+            );
+        }
+    }
+
+    fn change_range(&mut self, id: RangeId, change: impl FnOnce(&mut RangeRow)) {
+        if let Some(row) = self.ranges.get_mut(&id) {
+            change(Arc::make_mut(row));
+        }
+    }
+
+    fn drop_namespace(&mut self, name: String) -> Result<Reply, CatalogError> {
+        let row = self.find_namespace(&name)?.clone();
+        still_depended(
+            Kind::Namespace,
+            &name,
+            Kind::Database,
+            self.databases(row.id).map(|d| &d.name),
+        )?;
+        self.namespaces.remove(&name);
+        self.change_range(row.home, |r| r.homes = r.homes.saturating_sub(1));
+        self.groups = self
+            .groups
+            .iter()
+            .filter(|(_, id)| **id != row.id)
+            .map(|(g, id)| (g.clone(), *id))
+            .collect();
+        Ok(Reply::Done)
+    }
+
+    fn define_database(&mut self, namespace: &str, name: String, if_not_exists: bool) -> Result<Reply, CatalogError> {
+        check_name(&name)?;
+        let namespace = self.find_namespace(namespace)?.id;
+        if self.databases.contains_key(&(namespace, name.clone())) {
+            return already(Kind::Database, name, if_not_exists);
+        }
+        let id = DatabaseId(self.next.database);
+        self.next.database += 1;
+        self.databases
+            .insert((namespace, name.clone()), Arc::new(Database { id, namespace, name }));
+        Ok(Reply::Done)
+    }
+
+    fn drop_database(&mut self, namespace: &str, name: String) -> Result<Reply, CatalogError> {
+        let namespace = self.find_namespace(namespace)?.id;
+        let key = (namespace, name);
+        let row = self
+            .databases
+            .get(&key)
+            .ok_or_else(|| unknown(Kind::Database, &key.1))?;
+        still_depended(
+            Kind::Database,
+            &key.1,
+            Kind::Topic,
+            self.topics_in(row.id).map(|t| &t.name),
+        )?;
+        self.databases.remove(&key);
+        Ok(Reply::Done)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn define_topic(
+        &mut self,
+        namespace: &str,
+        database: &str,
+        name: String,
+        if_not_exists: bool,
+        spec: TopicSpec,
+        uuid: Uuid,
+        now_ms: i64,
+    ) -> Result<Arc<Topic>, CatalogError> {
+        check_name(&name)?;
+        self.find_namespace(namespace)?;
+        let row = self
+            .database(namespace, database)
+            .ok_or_else(|| unknown(Kind::Database, database))?
+            .clone();
+        if let Some(there) = self.topics.get(&(row.id, name.clone())) {
+            return match if_not_exists {
+                true => Ok(there.clone()),
+                false => Err(CatalogError::NameTaken {
+                    kind: Kind::Topic,
+                    name,
+                }),
+            };
+        }
+        check_partitions(spec.partitions, 1)?;
+        let id = TopicId(self.next.topic);
+        self.next.topic += 1;
+        let mut topic = Topic {
+            id,
+            uuid,
+            namespace: row.namespace,
+            database: row.id,
+            namespace_name: namespace.to_owned(),
+            database_name: database.to_owned(),
+            name,
+            partitions: Vec::new(),
+            by: spec.by,
+            retain_ms: spec.retain_ms,
+            retain_bytes: spec.retain_bytes,
+            max_bytes: spec.max_bytes,
+            log_append_time: spec.log_append_time,
+            created_ms: now_ms,
+        };
+        self.deal(&mut topic.partitions, spec.partitions);
+        Ok(self.put_topic(topic))
+    }
+
+    /// Deals new partitions over the pool, each to the range that has fewest.
+    fn deal(&mut self, partitions: &mut Vec<RangeId>, wanted: u32) {
+        let mut load: Vec<(u32, RangeId)> = self.ranges.values().map(|r| (r.partitions, r.id)).collect();
+        while (partitions.len() as u32) < wanted {
+            let Some(least) = load.iter_mut().min() else { return };
+            least.0 += 1;
+            partitions.push(least.1);
+        }
+        for (count, id) in load {
+            self.change_range(id, |r| r.partitions = count);
+        }
+    }
+
+    fn put_topic(&mut self, topic: Topic) -> Arc<Topic> {
+        let topic = Arc::new(topic);
+        self.topics.insert((topic.database, topic.name.clone()), topic.clone());
+        self.topics_by_id.insert(topic.id, topic.clone());
+        self.topics_by_uuid.insert(topic.uuid, topic.clone());
+        topic
+    }
+
+    fn alter_topic(&mut self, id: TopicId, changes: Vec<TopicChange>) -> Result<Arc<Topic>, CatalogError> {
+        let mut topic = (**self
+            .topics_by_id
+            .get(&id)
+            .ok_or_else(|| unknown(Kind::Topic, &id.to_string()))?)
+        .clone();
+        for change in changes {
+            match change {
+                TopicChange::Partitions(count) => {
+                    check_partitions(count, topic.partitions.len() as u32 + 1)?;
+                    self.deal(&mut topic.partitions, count);
+                }
+                TopicChange::RetainMs(v) => topic.retain_ms = v,
+                TopicChange::RetainBytes(v) => topic.retain_bytes = v,
+                TopicChange::MaxBytes(v) => topic.max_bytes = v,
+                TopicChange::LogAppendTime(v) => topic.log_append_time = v,
+            }
+        }
+        Ok(self.put_topic(topic))
+    }
+
+    fn drop_topic(&mut self, id: TopicId) -> Result<Reply, CatalogError> {
+        let topic = self
+            .topics_by_id
+            .remove(&id)
+            .ok_or_else(|| unknown(Kind::Topic, &id.to_string()))?;
+        self.topics_by_uuid.remove(&topic.uuid);
+        self.topics.remove(&(topic.database, topic.name.clone()));
+        for range in &topic.partitions {
+            self.change_range(*range, |r| r.partitions = r.partitions.saturating_sub(1));
+        }
+        Ok(Reply::Topic(topic))
+    }
+}
+
+fn unknown(kind: Kind, name: &str) -> CatalogError {
+    CatalogError::Unknown {
+        kind,
+        name: name.to_owned(),
+    }
+}
+
+fn already(kind: Kind, name: String, if_not_exists: bool) -> Result<Reply, CatalogError> {
+    if if_not_exists {
+        Ok(Reply::Done)
+    } else {
+        Err(CatalogError::NameTaken { kind, name })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), CatalogError> {
+    if is_identifier(name) {
+        Ok(())
+    } else {
+        Err(CatalogError::BadName {
+            name: name.chars().take(MAX_NAME).collect(),
+        })
+    }
+}
+
+fn check_partitions(asked: u32, least: u32) -> Result<(), CatalogError> {
+    let why = if asked < least && least > 1 {
+        format!("the count only grows, and there are {} now", least - 1)
+    } else if asked < least {
+        "a topic has at least one".to_owned()
+    } else if asked > MAX_PARTITIONS {
+        format!("a topic has at most {MAX_PARTITIONS}")
+    } else {
+        return Ok(());
+    };
+    Err(CatalogError::InvalidPartitions { asked, why })
+}
+
+fn check_replication(replication: Option<u8>) -> Result<Option<u8>, CatalogError> {
+    match replication {
+        Some(n) if n == 0 || n > 7 => Err(CatalogError::InvalidValue(format!(
+            "replication factor {n} is not in 1..=7"
+        ))),
+        ok => Ok(ok),
+    }
+}
+
+fn still_depended<'a>(
+    kind: Kind,
+    name: &str,
+    inside: Kind,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), CatalogError> {
+    let Some(first) = names.next() else { return Ok(()) };
+    let count = 1 + names.count();
+    Err(CatalogError::StillDepended {
+        kind,
+        name: name.to_owned(),
+        count,
+        inside,
+        first: first.clone(),
+    })
+}
+
+#[cfg(test)]
+#[path = "state_test.rs"]
+mod tests;
