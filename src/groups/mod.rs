@@ -1,1 +1,4 @@
 //! (in the making)
+
+/// The consumer group coordinator.
+pub struct Coordinator {}

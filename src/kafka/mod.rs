@@ -1,1 +1,24 @@
-//! (in the making)
+//! Front door 1: the Kafka protocol.
+//!
+//! ```text
+//!   socket -> frame -> header -> table -> guard -> codec -> dispatch -> handlers -> broker / groups / catalog
+//!     ^                                                                     |
+//!     +----------------- write (vectored, sendfile) <---- reply <-----------+
+//! ```
+//!
+//! Nothing is decoded before the guard has checked every count and length of the frame against the bytes that are there.
+//! Answers leave in request order. A produce fixes its order when it is submitted, and the next request of the
+//! connection may be another produce at once; every other request runs when all before it are answered.
+
+mod call;
+mod config;
+mod dispatch;
+mod endpoints;
+mod errors;
+mod handlers;
+mod names;
+mod table;
+
+pub use config::KafkaConfig;
+pub use names::{NameError, Names};
+pub use table::{Api, TABLE};

@@ -1,0 +1,68 @@
+//! What the front door can be told.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How the Kafka port behaves.
+#[derive(Clone, Debug)]
+pub struct KafkaConfig {
+    /// Where to listen (`--kafka`).
+    pub listen: SocketAddr,
+    /// Host and port told to clients (`--kafka-advertise`); `None`: the address the client reached.
+    pub advertise: Option<(String, u16)>,
+    /// Namespace and database in which a bare topic name is looked up (`--kafka-database`).
+    pub database: Option<(String, String)>,
+    /// Identity of the store, as clients see it.
+    pub cluster_id: String,
+    /// Whether records are walked before they are accepted (`--kafka-validate`); else only their header is checked.
+    pub walk_records: bool,
+    /// Largest frame in bytes. Default 100 MiB; minimum 1 KiB.
+    pub max_frame: usize,
+    /// Largest frame before sign-in, where sign-in is required. Default 512 KiB.
+    pub max_frame_before_sign_in: usize,
+    /// Bytes of requests held at one time, over all connections. Default 512 MiB; at least `max_frame`.
+    pub request_memory: usize,
+    /// Requests read ahead on one connection. Default 64; minimum 1.
+    pub pipeline: usize,
+    /// Bytes of requests read ahead on one connection. Default 128 MiB; one frame is always taken.
+    pub pipeline_bytes: usize,
+    /// Largest fetch answer in bytes, whatever the client asks (but for one batch). Default 64 MiB.
+    pub max_fetch: usize,
+    /// Connections in all. Default 16,384.
+    pub max_connections: usize,
+    /// Connections from one address. Default 16,384.
+    pub max_connections_per_address: usize,
+    /// A connection without a request for this long is closed (`connections.max.idle.ms`). Default 10 minutes.
+    pub max_idle: Duration,
+    /// A frame begun, or an answer being written, that moves no byte for this long closes the connection. Default 60 s.
+    pub max_stall: Duration,
+    /// Fetch sessions kept (KIP-227). Default 1,000; 0 keeps none.
+    pub fetch_sessions: usize,
+    /// How long a graceful stop waits for requests in flight. Default 5 s.
+    pub drain: Duration,
+}
+
+impl KafkaConfig {
+    /// The defaults for an address.
+    pub fn new(listen: SocketAddr, cluster_id: String) -> Self {
+        Self {
+            listen,
+            advertise: None,
+            database: None,
+            cluster_id,
+            walk_records: true,
+            max_frame: 100 << 20,
+            max_frame_before_sign_in: 512 << 10,
+            request_memory: 512 << 20,
+            pipeline: 64,
+            pipeline_bytes: 128 << 20,
+            max_fetch: 64 << 20,
+            max_connections: 16_384,
+            max_connections_per_address: 16_384,
+            max_idle: Duration::from_secs(600),
+            max_stall: Duration::from_secs(60),
+            fetch_sessions: 1000,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
