@@ -1,1 +1,296 @@
-//! (in the making)
+//! What a process is told: the command line, each flag with its environment variable, and nothing else.
+//!
+//! One typed tree; every field says what it means, its unit, its default and its bounds.
+
+use clap::{Args, Parser, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A durable, clustered message store that unchanged Kafka clients use as their broker.
+///
+/// With --serve or --kafka it is a node; otherwise it runs TessariQL on the store at PATH, or on a node with --at.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "tessaridb", version, max_term_width = 100)]
+pub struct Config {
+    /// Folder of the store; made when it is not there.
+    #[arg(value_name = "PATH", env = "TESSARIDB_PATH", required_unless_present = "at", conflicts_with = "at")]
+    pub path: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub listen: Listen,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub kafka: Kafka,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub script: Script,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub storage: Storage,
+
+    /// The node's id, 32 hex digits, where it must be known ahead; only before the first open.
+    #[arg(long, value_name = "ID", env = "TESSARIDB_NODE_ID")]
+    pub node_id: Option<cluster::ids::NodeId>,
+
+    /// How log lines look.
+    #[arg(long, value_enum, value_name = "FORM", env = "TESSARIDB_LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// What is logged: error, warn, info, debug, trace, or a filter such as info,tessaridb::kafka=debug.
+    #[arg(long, value_name = "FILTER", env = "TESSARIDB_LOG", default_value = "info")]
+    pub log: String,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One line of text.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Where the node listens.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Listening")]
+pub struct Listen {
+    /// Serve TessariQL over HTTP here.
+    #[arg(long, value_name = "HOST:PORT", env = "TESSARIDB_SERVE", value_parser = address)]
+    pub serve: Option<String>,
+
+    /// Speak the Kafka protocol here.
+    #[arg(long = "kafka", value_name = "HOST:PORT", env = "TESSARIDB_KAFKA", value_parser = address)]
+    pub kafka: Option<String>,
+}
+
+/// How the Kafka port behaves.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Kafka clients")]
+pub struct Kafka {
+    /// Read bare topic names in this database, as NAMESPACE.DATABASE.
+    #[arg(long, value_name = "NS.DB", env = "TESSARIDB_KAFKA_DATABASE", value_parser = database)]
+    pub kafka_database: Option<(String, String)>,
+
+    /// Address that clients are told to connect to; by default the one they reached.
+    #[arg(long, value_name = "HOST:PORT", env = "TESSARIDB_KAFKA_ADVERTISE", value_parser = advertised)]
+    pub kafka_advertise: Option<(String, u16)>,
+
+    /// How far a produced batch is checked: all its records, or its header and checksum only.
+    #[arg(long, value_enum, value_name = "DEPTH", env = "TESSARIDB_KAFKA_VALIDATE", default_value = "records")]
+    pub kafka_validate: Validate,
+
+    /// Largest batch accepted, in bytes as sent, where the topic says nothing (MAX BYTES, max.message.bytes).
+    #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_MESSAGE_BYTES", default_value_t = 1_048_588,
+          value_parser = clap::value_parser!(u32).range(1024..=104_857_600))]
+    pub max_message_bytes: u32,
+
+    /// Largest request on the Kafka port, in bytes.
+    #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_REQUEST_BYTES", default_value_t = 104_857_600,
+          value_parser = clap::value_parser!(u32).range(1_048_576..=1_073_741_824))]
+    pub max_request_bytes: u32,
+
+    /// Bytes of requests held at once, over all Kafka connections.
+    #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_INFLIGHT_BYTES", default_value_t = 268_435_456)]
+    pub max_inflight_bytes: u32,
+
+    /// Connections to the Kafka port at once.
+    #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_CONNECTIONS", default_value_t = 10_000)]
+    pub max_connections: usize,
+
+    /// Connections to the Kafka port at once from one address.
+    #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 10_000)]
+    pub max_connections_per_address: usize,
+
+    /// Seconds after which a silent connection is closed.
+    #[arg(long, value_name = "SECONDS", env = "TESSARIDB_IDLE_SECONDS", default_value_t = 600)]
+    pub idle_seconds: u64,
+
+    /// Milliseconds a new group's first rebalance waits for more members.
+    #[arg(long, value_name = "MS", env = "TESSARIDB_GROUP_INITIAL_DELAY_MS", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    pub group_initial_delay_ms: u32,
+}
+
+/// How deep a produced batch is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Validate {
+    /// Header, checksum, and a walk over the records.
+    Records,
+    /// Header and checksum; for those who trust their producers.
+    Header,
+}
+
+/// How data is kept.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Storage")]
+pub struct Storage {
+    /// Bytes after which a partition's segment file is closed.
+    #[arg(long, value_name = "BYTES", env = "TESSARIDB_SEGMENT_BYTES", default_value_t = 536_870_912,
+          value_parser = clap::value_parser!(u64).range(1_048_576..=2_147_483_648))]
+    pub segment_bytes: u64,
+
+    /// Bytes of write-ahead log after which a checkpoint is taken.
+    #[arg(long, value_name = "BYTES", env = "TESSARIDB_CHECKPOINT_BYTES", default_value_t = 268_435_456,
+          value_parser = clap::value_parser!(u64).range(1_048_576..=17_179_869_184))]
+    pub checkpoint_bytes: u64,
+
+    /// Seconds after which a checkpoint is taken where anything changed.
+    #[arg(long, value_name = "SECONDS", env = "TESSARIDB_CHECKPOINT_SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub checkpoint_seconds: u64,
+
+    /// Seconds between two looks at what retention may remove.
+    #[arg(long, value_name = "SECONDS", env = "TESSARIDB_RETENTION_CHECK_SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub retention_check_seconds: u64,
+}
+
+impl Storage {
+    /// Time between two looks at what retention may remove.
+    pub fn retention_check(&self) -> Duration {
+        Duration::from_secs(self.retention_check_seconds)
+    }
+}
+
+/// TessariQL from the command line.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "TessariQL")]
+pub struct Script {
+    /// Run on the node at this HTTP address instead of on a store of one's own.
+    #[arg(long, value_name = "HOST:PORT", env = "TESSARIDB_AT", value_parser = address)]
+    pub at: Option<String>,
+
+    /// Run this script and print its outcome.
+    #[arg(short = 'e', long = "execute", value_name = "SCRIPT", conflicts_with = "file")]
+    pub execute: Option<String>,
+
+    /// Run the script in this file; - is standard input.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Bind a parameter: its value is written as TessariQL.
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
+    pub parameters: Vec<(String, String)>,
+}
+
+/// What the process is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Listens for clients.
+    Node,
+    /// Runs TessariQL and ends.
+    Client,
+}
+
+impl Config {
+    /// A node when it listens anywhere, else a client of a store.
+    pub fn role(&self) -> Role {
+        if self.listen.serve.is_some() || self.listen.kafka.is_some() { Role::Node } else { Role::Client }
+    }
+}
+
+fn address(text: &str) -> Result<String, String> {
+    host_port(text).map(|_| text.to_owned())
+}
+
+/// An address to hand to others: never a wildcard, never port 0.
+fn advertised(text: &str) -> Result<(String, u16), String> {
+    let (host, port) = host_port(text)?;
+    let wildcard = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    if wildcard || port == 0 {
+        return Err(format!("{text} is no address that a client could connect to"));
+    }
+    Ok((host, port))
+}
+
+fn host_port(text: &str) -> Result<(String, u16), String> {
+    let wrong = || format!("{text:?} is not HOST:PORT");
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err(wrong());
+    }
+    Ok((host.to_owned(), port))
+}
+
+fn database(text: &str) -> Result<(String, String), String> {
+    match text.split_once('.') {
+        Some((ns, db)) if cluster::catalog::is_identifier(ns) && cluster::catalog::is_identifier(db) => {
+            Ok((ns.to_owned(), db.to_owned()))
+        }
+        _ => Err(format!("{text:?} is not NAMESPACE.DATABASE")),
+    }
+}
+
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
+    if !cluster::catalog::is_identifier(name) {
+        return Err(format!("{name:?} is not a parameter name"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(args: &[&str]) -> Result<Config, clap::Error> {
+        Config::try_parse_from(std::iter::once("tessaridb").chain(args.iter().copied()))
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Config::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_a_node_has_its_variable() {
+        for arg in Config::command().get_arguments() {
+            let id = arg.get_id().as_str();
+            if !["execute", "file", "parameters", "help", "version"].contains(&id) {
+                let variable = arg.get_env().unwrap_or_else(|| panic!("--{id} has no variable"));
+                assert!(variable.to_string_lossy().starts_with("TESSARIDB_"), "{variable:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_listens_and_a_client_does_not() {
+        let node = parse(&["./data", "--serve", "127.0.0.1:9080", "--kafka", "127.0.0.1:9092"]).unwrap();
+        assert_eq!(node.role(), Role::Node);
+        assert_eq!(parse(&["./data", "-e", "INFO FOR STORE"]).unwrap().role(), Role::Client);
+        assert_eq!(parse(&["--at", "127.0.0.1:9080", "-e", "INFO FOR STORE"]).unwrap().role(), Role::Client);
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for bad in [
+            &["./data", "--kafka", "9092"][..],
+            &["./data", "--kafka", "h:70000"],
+            &["./data", "--kafka-advertise", "0.0.0.0:9092"],
+            &["./data", "--kafka-advertise", "[::]:9092"],
+            &["./data", "--kafka-advertise", "h:0"],
+            &["./data", "--kafka-database", "shop"],
+            &["./data", "--kafka-database", "a.b.c"],
+            &["./data", "--node-id", "12"],
+            &["./data", "--segment-bytes", "5"],
+            &["./data", "--nonsense"],
+            &["./data", "--at", "h:1"],
+            &[],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_advertised_address_may_be_ipv6() {
+        let config = parse(&["./data", "--kafka-advertise", "[fd00::1]:9092"]).unwrap();
+        assert_eq!(config.kafka.kafka_advertise, Some(("fd00::1".into(), 9092)));
+    }
+}
