@@ -13,7 +13,12 @@ use std::time::Duration;
 #[command(name = "tessaridb", version, max_term_width = 100)]
 pub struct Config {
     /// Folder of the store; made when it is not there.
-    #[arg(value_name = "PATH", env = "TESSARIDB_PATH", required_unless_present = "at", conflicts_with = "at")]
+    #[arg(
+        value_name = "PATH",
+        env = "TESSARIDB_PATH",
+        required_unless_present = "at",
+        conflicts_with = "at"
+    )]
     pub path: Option<PathBuf>,
 
     #[command(flatten)]
@@ -37,7 +42,13 @@ pub struct Config {
     pub node_id: Option<cluster::ids::NodeId>,
 
     /// How log lines look.
-    #[arg(long, value_enum, value_name = "FORM", env = "TESSARIDB_LOG_FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORM",
+        env = "TESSARIDB_LOG_FORMAT",
+        default_value = "text"
+    )]
     pub log_format: LogFormat,
 
     /// What is logged: error, warn, info, debug, trace, or a filter such as info,tessaridb::kafka=debug.
@@ -80,7 +91,13 @@ pub struct Kafka {
     pub kafka_advertise: Option<(String, u16)>,
 
     /// How far a produced batch is checked: all its records, or its header and checksum only.
-    #[arg(long, value_enum, value_name = "DEPTH", env = "TESSARIDB_KAFKA_VALIDATE", default_value = "records")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DEPTH",
+        env = "TESSARIDB_KAFKA_VALIDATE",
+        default_value = "records"
+    )]
     pub kafka_validate: Validate,
 
     /// Largest batch accepted, in bytes as sent, where the topic says nothing (MAX BYTES, max.message.bytes).
@@ -94,15 +111,30 @@ pub struct Kafka {
     pub max_request_bytes: u32,
 
     /// Bytes of requests held at once, over all Kafka connections.
-    #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_INFLIGHT_BYTES", default_value_t = 268_435_456)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "TESSARIDB_MAX_INFLIGHT_BYTES",
+        default_value_t = 268_435_456
+    )]
     pub max_inflight_bytes: u32,
 
     /// Connections to the Kafka port at once.
-    #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_CONNECTIONS", default_value_t = 10_000)]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "TESSARIDB_MAX_CONNECTIONS",
+        default_value_t = 10_000
+    )]
     pub max_connections: usize,
 
     /// Connections to the Kafka port at once from one address.
-    #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 10_000)]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "TESSARIDB_MAX_CONNECTIONS_PER_ADDRESS",
+        default_value_t = 10_000
+    )]
     pub max_connections_per_address: usize,
 
     /// Seconds after which a silent connection is closed.
@@ -189,7 +221,11 @@ pub enum Role {
 impl Config {
     /// A node when it listens anywhere, else a client of a store.
     pub fn role(&self) -> Role {
-        if self.listen.serve.is_some() || self.listen.kafka.is_some() { Role::Node } else { Role::Client }
+        if self.listen.serve.is_some() || self.listen.kafka.is_some() {
+            Role::Node
+        } else {
+            Role::Client
+        }
     }
 }
 
@@ -228,7 +264,9 @@ fn database(text: &str) -> Result<(String, String), String> {
 }
 
 fn parameter(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
     if !cluster::catalog::is_identifier(name) {
         return Err(format!("{name:?} is not a parameter name"));
     }
@@ -265,7 +303,12 @@ mod tests {
         let node = parse(&["./data", "--serve", "127.0.0.1:9080", "--kafka", "127.0.0.1:9092"]).unwrap();
         assert_eq!(node.role(), Role::Node);
         assert_eq!(parse(&["./data", "-e", "INFO FOR STORE"]).unwrap().role(), Role::Client);
-        assert_eq!(parse(&["--at", "127.0.0.1:9080", "-e", "INFO FOR STORE"]).unwrap().role(), Role::Client);
+        assert_eq!(
+            parse(&["--at", "127.0.0.1:9080", "-e", "INFO FOR STORE"])
+                .unwrap()
+                .role(),
+            Role::Client
+        );
     }
 
     #[test]

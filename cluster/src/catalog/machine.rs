@@ -39,7 +39,7 @@ impl CatalogMachine {
             Some(bytes) => State::from(serde_json::from_slice::<Rows>(&bytes).map_err(MetaError::corrupt)?),
             None => State::default(),
         };
-        let marker = meta.get(TABLE, MARKER)?.map(Vec::from);
+        let marker = meta.get(TABLE, MARKER)?;
         let shared = Arc::new(Shared {
             view: ArcSwap::from_pointee(state.clone()),
             version: watch::Sender::new(state.version()),
