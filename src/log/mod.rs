@@ -12,10 +12,30 @@
 //! An append is visible to reads as soon as it returns; it needs no sync, since the write-ahead log already holds it.
 //! A partition that never held a record has no file and costs only its entry in a map.
 
+mod epochs;
+mod files;
+mod format;
+mod hop;
+mod index;
+mod logs;
+mod partition;
+mod reader;
+mod recovery;
+mod segment;
+mod shared;
+mod tail;
+mod times;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use logs::Logs;
+pub use partition::PartitionLog;
+pub use shared::Health;
+
 use bytes::Bytes;
-use cluster::fs::{File, FileSystem};
-use cluster::ids::PartitionId;
-use std::io;
+use cluster::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -128,133 +148,4 @@ pub enum ReadError {
         /// What is wrong.
         why: String,
     },
-}
-
-/// All partition logs of a node.
-pub struct Logs {}
-
-impl Logs {
-    /// Opens the folder, cuts every log back to its checkpoint and removes files that no checkpoint names.
-    /// Takes time in the number of partitions with files, not in bytes held.
-    pub fn open(
-        fs: Arc<dyn FileSystem>,
-        config: LogConfig,
-        checkpoints: impl IntoIterator<Item = (PartitionId, LogCheckpoint)>,
-    ) -> io::Result<Arc<Self>> {
-        let _ = (fs, config, checkpoints.into_iter().count());
-        todo!()
-    }
-
-    /// The log of a partition, made (in memory only) at first call.
-    pub fn partition(&self, id: PartitionId) -> Arc<PartitionLog> {
-        let _ = id;
-        todo!()
-    }
-
-    /// The log of a partition, if it has one.
-    pub fn get(&self, id: PartitionId) -> Option<Arc<PartitionLog>> {
-        let _ = id;
-        todo!()
-    }
-
-    /// Forgets a partition and deletes its files (in the background; readers holding pieces are not disturbed).
-    pub fn drop_partition(&self, id: PartitionId) {
-        let _ = id;
-        todo!()
-    }
-
-    /// A job that makes durable all that was appended to `partitions` before this call: waits for the writer thread,
-    /// then syncs files and folders. Call between applies; run on a blocking thread.
-    pub fn sync_job(&self, partitions: Vec<PartitionId>) -> Box<dyn FnOnce() -> io::Result<()> + Send> {
-        let _ = partitions;
-        todo!()
-    }
-
-    /// Stops the writer thread once all that was appended is written.
-    pub fn close(&self) {
-        todo!()
-    }
-}
-
-/// One partition's log.
-pub struct PartitionLog {}
-
-impl PartitionLog {
-    /// Appends a batch at the log end. Only the range's machine calls this. Waits while too much is unwritten.
-    pub fn append(&self, batch: StampedBatch) {
-        let _ = batch;
-        todo!()
-    }
-
-    /// First offset held.
-    pub fn log_start(&self) -> Offset {
-        todo!()
-    }
-
-    /// First offset not yet committed.
-    pub fn high_watermark(&self) -> Offset {
-        todo!()
-    }
-
-    /// Next offset to be given.
-    pub fn log_end(&self) -> Offset {
-        todo!()
-    }
-
-    /// Bytes held in files and memory.
-    pub fn size(&self) -> u64 {
-        todo!()
-    }
-
-    /// Moves the log start up to `to` (never back, never beyond the log end) and deletes segments that fall below.
-    pub fn trim(&self, to: Offset) {
-        let _ = to;
-        todo!()
-    }
-
-    /// Whole batches from the one that contains `from`, up to the high watermark, at most `max_bytes`; with
-    /// `first_whole` the first batch comes whatever its size.
-    pub fn read(&self, from: Offset, max_bytes: usize, first_whole: bool) -> Result<Slice, ReadError> {
-        let _ = (from, max_bytes, first_whole);
-        todo!()
-    }
-
-    /// The first batch whose max timestamp is at least `timestamp`; the record within it is the caller's to find.
-    pub fn batch_by_timestamp(&self, timestamp: i64) -> Result<Option<BatchAt>, ReadError> {
-        let _ = timestamp;
-        todo!()
-    }
-
-    /// The batch with the largest timestamp (ListOffsets -3, KIP-734).
-    pub fn batch_with_max_timestamp(&self) -> Result<Option<BatchAt>, ReadError> {
-        todo!()
-    }
-
-    /// When the leader took the batch that contains `offset`.
-    pub fn append_ms(&self, offset: Offset) -> Result<Option<i64>, ReadError> {
-        let _ = offset;
-        todo!()
-    }
-
-    /// The offset that retention by time (of append) and by bytes would trim to at `now_ms`: whole closed segments.
-    pub fn retention_point(&self, now_ms: i64, retain_ms: Option<u64>, retain_bytes: Option<u64>) -> Offset {
-        let _ = (now_ms, retain_ms, retain_bytes);
-        todo!()
-    }
-
-    /// KIP-101: the largest epoch not above `epoch` and the first offset after it; `None` for a future or unknown one.
-    pub fn epoch_end(&self, epoch: i32) -> Option<(i32, Offset)> {
-        let _ = epoch;
-        todo!()
-    }
-
-    /// Epoch of the newest batch.
-    pub fn latest_epoch(&self) -> Option<i32> {
-        todo!()
-    }
-
-    /// Where the log stands now; to be made durable after [`Logs::sync_job`].
-    pub fn checkpoint(&self) -> LogCheckpoint {
-        todo!()
-    }
 }
