@@ -6,16 +6,53 @@
 //!   front door --> Broker::append --> Range::submit --> log --> PartitionMachine::apply --> PartitionLog::append
 //!              --> Broker::read   <------------------------------ PartitionLog::read
 //! ```
+//!
+//! Start order, for the composition root:
+//!
+//! 1. open the metadata store; [`log_checkpoints`] of it go to [`Logs::open`](crate::log::Logs::open);
+//! 2. start the system range, and with it the catalog;
+//! 3. [`Broker::start`];
+//! 4. for each range of the catalog that this node holds, now and as ranges are made: start a range with
+//!    [`Broker::machine`], then [`Broker::add_range`].
+//!
+//! Stop order: front doors, [`Broker::stop`], ranges, logs.
 
-use crate::log::{BatchAt, Offset, ReadError, Slice};
+mod append;
+mod checkpoint;
+mod command;
+mod encoding;
+mod machine;
+mod metrics;
+mod positions;
+mod producers;
+mod ranges;
+mod read;
+mod readers;
+mod retention;
+mod topics;
+mod wakeups;
+
+#[cfg(test)]
+mod tests;
+
+use crate::log::{Logs, Offset, ReadError};
 use crate::record::BatchHeader;
 use bytes::Bytes;
-use cluster::catalog::{Catalog, Topic};
-use cluster::ids::{NamespaceId, PartitionId, RangeId};
-use cluster::range::{Leadership, ProposeError};
-use std::future::Future;
+use cluster::catalog::Catalog;
+use cluster::ids::{NodeId, PartitionId, RangeId};
+use cluster::meta::MetaStore;
+use cluster::range::ProposeError;
+use ranges::Ranges;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use wakeups::Wakeups;
+
+pub use checkpoint::log_checkpoints;
+pub use machine::PartitionMachine;
+pub use metrics::Metrics;
+pub use wakeups::Subscription;
 
 /// A batch that was checked (`record::validate`) and may be stored.
 #[derive(Clone, Debug)]
@@ -136,144 +173,6 @@ pub struct Marks {
     pub size: u64,
 }
 
-/// The broker. Cheap to share behind an `Arc`.
-pub struct Broker {}
-
-impl Broker {
-    /// The catalog.
-    pub fn catalog(&self) -> &Catalog {
-        todo!()
-    }
-
-    /// Who leads the partition's range, as it changes. `None` while this node does not hold the range.
-    pub fn leadership(&self, range: RangeId) -> Option<watch::Receiver<Leadership>> {
-        let _ = range;
-        todo!()
-    }
-
-    /// Submits batches. When this returns, their order against later calls of the same caller is fixed (the caller
-    /// awaits it before submitting more); the returned future resolves once they are durable and applied, one answer a
-    /// batch, in the order given. Waits while too many bytes are in flight. A range that is just starting is waited for,
-    /// briefly.
-    pub async fn append(
-        &self,
-        batches: Vec<AppendBatch>,
-    ) -> impl Future<Output = Vec<Result<Appended, AppendError>>> + Send + use<> {
-        std::future::ready(vec![Err(AppendError::Gone); batches.len()])
-    }
-
-    /// Stored bytes from `from` up to the high watermark.
-    pub fn read(
-        &self,
-        topic: &Topic,
-        index: u32,
-        from: Offset,
-        max_bytes: usize,
-        first_whole: bool,
-    ) -> Result<(Marks, Slice), AccessError> {
-        let _ = (topic, index, from, max_bytes, first_whole);
-        todo!()
-    }
-
-    /// The partition's marks.
-    pub fn marks(&self, topic: &Topic, index: u32) -> Result<Marks, AccessError> {
-        let _ = (topic, index);
-        todo!()
-    }
-
-    /// A subscription that resolves when any of `partitions` may hold more than when it was made. Subscribe, re-check,
-    /// then wait: no wake-up is lost. Costs nothing while nothing happens.
-    pub fn subscribe(&self, partitions: &[PartitionId]) -> Subscription {
-        let _ = partitions;
-        todo!()
-    }
-
-    /// The first record at or after a timestamp: (offset, its timestamp, leader epoch).
-    /// Decompresses at most one batch, with a cap.
-    pub fn offset_by_timestamp(
-        &self,
-        topic: &Topic,
-        index: u32,
-        timestamp: i64,
-    ) -> Result<Option<(Offset, i64, i32)>, AccessError> {
-        let _ = (topic, index, timestamp);
-        todo!()
-    }
-
-    /// The record with the largest timestamp: (offset, its timestamp, leader epoch).
-    pub fn offset_of_max_timestamp(
-        &self,
-        topic: &Topic,
-        index: u32,
-    ) -> Result<Option<(Offset, i64, i32)>, AccessError> {
-        let _ = (topic, index);
-        todo!()
-    }
-
-    /// When the leader took the batch that contains `offset`.
-    pub fn batch_at(&self, topic: &Topic, index: u32, offset: Offset) -> Result<Option<BatchAt>, AccessError> {
-        let _ = (topic, index, offset);
-        todo!()
-    }
-
-    /// KIP-320: (largest epoch not above `epoch`, first offset after it), `None` for an unknown one.
-    pub fn epoch_end(&self, topic: &Topic, index: u32, epoch: i32) -> Result<Option<(i32, Offset)>, AccessError> {
-        let _ = (topic, index, epoch);
-        todo!()
-    }
-
-    /// Moves the log start up to `to` (`None`: the high watermark) and answers the new log start.
-    /// Above the high watermark: `ReadError::OutOfRange`.
-    pub async fn delete_records(&self, topic: &Topic, index: u32, to: Option<Offset>) -> Result<Offset, DeleteError> {
-        let _ = (topic, index, to);
-        todo!()
-    }
-
-    /// Changes a reader's positions: one entry in the log of the namespace's home range.
-    pub async fn change_positions(
-        &self,
-        namespace: NamespaceId,
-        reader: &str,
-        changes: Vec<PositionChange>,
-    ) -> Result<(), PositionError> {
-        let _ = (namespace, reader, changes);
-        todo!()
-    }
-
-    /// All positions of one reader.
-    pub async fn positions(
-        &self,
-        namespace: NamespaceId,
-        reader: &str,
-    ) -> Result<Vec<(PartitionId, Position)>, PositionError> {
-        let _ = (namespace, reader);
-        todo!()
-    }
-
-    /// Names of all readers of a namespace that have a position.
-    pub async fn readers(&self, namespace: NamespaceId) -> Result<Vec<String>, PositionError> {
-        let _ = namespace;
-        todo!()
-    }
-
-    /// All readers' positions in one topic: (reader, partition, position).
-    pub async fn positions_in(&self, topic: &Topic) -> Result<Vec<(String, u32, Position)>, PositionError> {
-        let _ = topic;
-        todo!()
-    }
-
-    /// A block of producer ids, from the catalog, handed out one by one.
-    pub async fn producer_id(&self) -> Result<i64, ProposeError> {
-        todo!()
-    }
-
-    /// Drops a topic: the catalog row first, then its data and positions in the ranges (finished after a crash).
-    pub async fn drop_topic(&self, topic: Arc<Topic>) -> Result<(), cluster::catalog::CatalogFailure> {
-        let _ = topic;
-        todo!()
-    }
-}
-
 /// Why records were not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
@@ -285,12 +184,124 @@ pub enum DeleteError {
     Propose(#[from] ProposeError),
 }
 
-/// See [`Broker::subscribe`].
-pub struct Subscription {}
+/// Bounds and times of the broker.
+#[derive(Clone, Debug)]
+pub struct BrokerConfig {
+    /// Bytes of appends that may be submitted and not yet answered; further ones wait. One larger than this goes alone.
+    /// Default 128 MiB.
+    pub in_flight_bytes: usize,
+    /// A producer that did not write to a partition for this long is forgotten there. Default 24 h.
+    pub producer_expiry: Duration,
+    /// How long a request waits for a range that is starting or electing. Default 3 s.
+    pub range_wait: Duration,
+    /// Most bytes that looking for a timestamp decompresses of one batch. Default 100 MiB.
+    pub max_decompressed: u64,
+    /// Time between two looks for what retention lets go. Default 30 s.
+    pub retention_interval: Duration,
+}
 
-impl Subscription {
-    /// Resolves at the first change since the subscription was made or last woke.
-    pub async fn changed(&mut self) {
-        todo!()
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        Self {
+            in_flight_bytes: 128 << 20,
+            producer_expiry: Duration::from_secs(24 * 60 * 60),
+            range_wait: Duration::from_secs(3),
+            max_decompressed: 100 << 20,
+            retention_interval: Duration::from_secs(30),
+        }
     }
+}
+
+/// What a broker is made of.
+pub struct BrokerParts {
+    /// This node.
+    pub node: NodeId,
+    /// The catalog, its system range started.
+    pub catalog: Catalog,
+    /// The partition logs, opened with [`log_checkpoints`] of `meta`.
+    pub logs: Arc<Logs>,
+    /// The metadata store.
+    pub meta: Arc<MetaStore>,
+    /// Bounds and times.
+    pub config: BrokerConfig,
+}
+
+/// The broker. Cheap to share behind an `Arc`.
+///
+/// Methods that take a topic and a partition number want a number below the topic's partition count; any other is answered
+/// as a partition that is not led here.
+pub struct Broker {
+    node: NodeId,
+    catalog: Catalog,
+    logs: Arc<Logs>,
+    meta: Arc<MetaStore>,
+    config: BrokerConfig,
+    ranges: Ranges,
+    wakeups: Arc<Wakeups>,
+    metrics: Arc<Metrics>,
+    budget: Arc<Semaphore>,
+    /// Producer ids taken from the catalog and not yet handed out.
+    producer_ids: tokio::sync::Mutex<std::ops::Range<i64>>,
+    stop: CancellationToken,
+}
+
+impl Broker {
+    /// Starts the broker and its retention task, within a tokio runtime. It holds no range yet.
+    pub fn start(parts: BrokerParts) -> Arc<Self> {
+        let in_flight_bytes = parts
+            .config
+            .in_flight_bytes
+            .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let broker = Arc::new(Self {
+            node: parts.node,
+            catalog: parts.catalog,
+            logs: parts.logs,
+            meta: parts.meta,
+            ranges: Ranges::default(),
+            wakeups: Arc::default(),
+            metrics: Arc::default(),
+            budget: Arc::new(Semaphore::new(in_flight_bytes)),
+            producer_ids: tokio::sync::Mutex::new(0..0),
+            stop: CancellationToken::new(),
+            config: BrokerConfig {
+                in_flight_bytes,
+                ..parts.config
+            },
+        });
+        tokio::spawn(retention::run(Arc::downgrade(&broker), broker.stop.clone()));
+        broker
+    }
+
+    /// Ends the broker's tasks. What was submitted is still answered.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// The catalog.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// What the broker counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// A subscription that resolves when any of `partitions` may hold more than when it was made. Subscribe, re-check,
+    /// then wait: no wake-up is lost. Costs nothing while nothing happens.
+    pub fn subscribe(&self, partitions: &[PartitionId]) -> Subscription {
+        self.wakeups.subscribe(partitions)
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The node's clock, milliseconds since the epoch.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -186,6 +186,11 @@ impl State {
         self.topics_by_id.get(&id)
     }
 
+    /// Whether there was such an incarnation and it is no more; false for one this state has not seen yet.
+    pub fn was_dropped(&self, id: TopicId) -> bool {
+        id.0 < self.next.topic && !self.topics_by_id.contains_key(&id)
+    }
+
     /// One topic incarnation, by the id Kafka clients know.
     pub fn topic_by_uuid(&self, uuid: Uuid) -> Option<&Arc<Topic>> {
         self.topics_by_uuid.get(&uuid)

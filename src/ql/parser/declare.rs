@@ -4,7 +4,6 @@ use super::super::ast::*;
 use super::super::error::{Error, ErrorKind};
 use super::Parser;
 use super::literal::ANY;
-use cluster::catalog::MAX_PARTITIONS;
 use std::time::Duration;
 
 impl Parser<'_> {
@@ -96,7 +95,7 @@ impl Parser<'_> {
                 }
             } else if self.eat("MAX")? {
                 self.expect("BYTES")?;
-                let bytes = self.small_count(1, i32::MAX as u32)?;
+                let bytes = self.count(1, ANY)?;
                 self.once(&mut define.max_bytes, "MAX BYTES", bytes)?;
             } else {
                 return Ok(Statement::DefineTopic(define));
@@ -113,7 +112,7 @@ impl Parser<'_> {
             "RETAIN" => TopicChange::Retain(Some(self.retention()?)),
             _ => {
                 self.expect("BYTES")?;
-                TopicChange::MaxBytes(self.small_count(1, i32::MAX as u32)?)
+                TopicChange::MaxBytes(self.count(1, ANY)?)
             }
         };
         Ok(Statement::AlterTopic { name, change })

@@ -4,7 +4,6 @@ use super::super::ast::*;
 use super::super::json::Document;
 use super::super::value::Object;
 use super::super::*;
-use cluster::catalog::MAX_PARTITIONS;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -103,7 +102,7 @@ fn declaration() -> impl Strategy<Value = Statement> {
             of(partitions),
             of(retain.clone()),
             of(count()),
-            of(1..=i32::MAX as u32)
+            of(count())
         )
             .prop_map(|(if_not_exists, name, partitions, retain, retain_bytes, max_bytes)| {
                 Statement::DefineTopic(DefineTopic {
@@ -121,7 +120,7 @@ fn declaration() -> impl Strategy<Value = Statement> {
                 (1..=MAX_PARTITIONS).prop_map(TopicChange::Partitions),
                 of(retain).prop_map(TopicChange::Retain),
                 count().prop_map(TopicChange::RetainBytes),
-                (1..=i32::MAX as u32).prop_map(TopicChange::MaxBytes),
+                count().prop_map(TopicChange::MaxBytes),
             ]
         )
             .prop_map(|(name, change)| Statement::AlterTopic { name, change }),

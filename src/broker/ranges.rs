@@ -1,0 +1,156 @@
+//! The ranges this node holds, and waiting for one that is not ready.
+
+use super::Broker;
+use super::machine::{MachineParts, PartitionMachine, RangeView};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use cluster::ids::RangeId;
+use cluster::machine::Payload;
+use cluster::meta::MetaError;
+use cluster::range::{Leadership, ProposeError, Range};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+/// A range of this node.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) range: Range,
+    leadership: watch::Receiver<Leadership>,
+    pub(super) view: Arc<RangeView>,
+}
+
+impl Held {
+    /// Who leads now.
+    pub(super) fn leadership(&self) -> Leadership {
+        *self.leadership.borrow()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Ranges {
+    held: ArcSwap<HashMap<RangeId, Held>>,
+    /// Views of machines whose range has not been added yet.
+    starting: Mutex<HashMap<RangeId, Arc<RangeView>>>,
+    /// Changes with `held`.
+    added: watch::Sender<()>,
+}
+
+impl Ranges {
+    pub(super) fn get(&self, id: RangeId) -> Option<Held> {
+        self.held.load().get(&id).cloned()
+    }
+
+    /// Who leads the range, `None` where it is not held here.
+    pub(super) fn leadership(&self, id: RangeId) -> Option<Leadership> {
+        self.held.load().get(&id).map(Held::leadership)
+    }
+
+    /// The ranges that this node leads.
+    pub(super) fn led(&self) -> Vec<(RangeId, Held)> {
+        let held = self.held.load();
+        let led = held.iter().filter(|(_, h)| h.leadership().here);
+        led.map(|(id, h)| (*id, h.clone())).collect()
+    }
+}
+
+impl Broker {
+    /// The machine to start a range with, as of its last checkpoint. Once for each range.
+    pub fn machine(&self, range: RangeId) -> Result<PartitionMachine, MetaError> {
+        let machine = PartitionMachine::open(MachineParts {
+            range,
+            logs: self.logs.clone(),
+            meta: self.meta.clone(),
+            wakeups: self.wakeups.clone(),
+            metrics: self.metrics.clone(),
+        })?;
+        self.ranges.starting.lock().insert(range, machine.view());
+        Ok(machine)
+    }
+
+    /// Serves a range that was started with [`Broker::machine`] of the same number, within a tokio runtime.
+    ///
+    /// # Panics
+    /// Without that machine.
+    pub fn add_range(&self, id: RangeId, range: Range) {
+        let view = self.ranges.starting.lock().remove(&id);
+        let view = view.expect("a range is started with the broker's machine");
+        let leadership = range.leadership();
+        tokio::spawn({
+            let (mut leadership, wakeups, stop) = (leadership.clone(), self.wakeups.clone(), self.stop.clone());
+            async move {
+                // Whoever waits for records must learn that they will not come from here.
+                while let Some(Ok(())) = stop.run_until_cancelled(leadership.changed()).await {
+                    wakeups.wake_all();
+                }
+            }
+        });
+        let held = Held {
+            range,
+            leadership,
+            view,
+        };
+        self.ranges.held.rcu(|ranges| {
+            let mut ranges = HashMap::clone(ranges);
+            ranges.insert(id, held.clone());
+            ranges
+        });
+        self.ranges.added.send_replace(());
+    }
+
+    /// Who leads the range, as it changes. `None` while this node does not hold the range.
+    pub fn leadership(&self, range: RangeId) -> Option<watch::Receiver<Leadership>> {
+        self.ranges.get(range).map(|held| held.leadership)
+    }
+
+    /// A range that this node leads; waits for it, briefly, while it is starting or electing.
+    pub(super) async fn leading(&self, id: RangeId) -> Result<Held, ProposeError> {
+        if let Some(held) = self.ranges.get(id).filter(|held| held.leadership().here) {
+            return Ok(held);
+        }
+        let deadline = Instant::now() + self.config.range_wait;
+        let mut added = self.ranges.added.subscribe();
+        let mut held = loop {
+            if let Some(held) = self.ranges.get(id) {
+                break held;
+            }
+            match timeout_at(deadline, added.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(not_leader(id, None)),
+            }
+        };
+        let node = self.node;
+        let settled = |l: &Leadership| l.here || l.leader.is_some_and(|leader| leader != node);
+        let leader = match timeout_at(deadline, held.leadership.wait_for(settled)).await {
+            Ok(Ok(now)) if now.here => None,
+            Ok(Ok(now)) => Some(now.leader),
+            Ok(Err(_)) | Err(_) => Some(None),
+        };
+        match leader {
+            None => Ok(held),
+            Some(leader) => Err(not_leader(id, leader)),
+        }
+    }
+
+    /// Hands a command to a range, waiting briefly for one that is not ready.
+    pub(super) async fn submit(
+        &self,
+        id: RangeId,
+        command: Payload,
+    ) -> Result<impl Future<Output = Result<Bytes, ProposeError>> + Send + use<>, ProposeError> {
+        let held = self.leading(id).await?;
+        held.range.submit(command).await
+    }
+
+    /// [`Broker::submit`] and wait for the answer.
+    pub(super) async fn propose(&self, id: RangeId, command: &super::command::Command) -> Result<Bytes, ProposeError> {
+        self.submit(id, Payload::head(command.encode())).await?.await
+    }
+}
+
+fn not_leader(range: RangeId, leader: Option<cluster::ids::NodeId>) -> ProposeError {
+    ProposeError::NotLeader { range, leader }
+}

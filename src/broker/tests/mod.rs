@@ -1,0 +1,5 @@
+//! Tests of the broker's parts.
+
+mod commands;
+mod positions;
+mod producers;
