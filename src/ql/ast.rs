@@ -197,20 +197,17 @@ pub struct DefineTopic {
     /// Bytes each partition holds before its oldest messages go; without bound if not given.
     pub retain_bytes: Option<u64>,
     /// Bytes one message may have.
-    pub max_bytes: Option<u64>,
+    pub max_bytes: Option<u32>,
 }
 
 /// `PARTITIONS n BY field`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
-    /// 1 to [`MAX_PARTITIONS`].
+    /// 1 to [`cluster::catalog::MAX_PARTITIONS`].
     pub count: u32,
     /// The field of a value whose text places it.
     pub by: String,
 }
-
-/// Partitions a topic may have.
-pub const MAX_PARTITIONS: u32 = 10_000;
 
 /// One change of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +219,7 @@ pub enum TopicChange {
     /// Bytes each partition holds.
     RetainBytes(u64),
     /// Bytes one message may have.
-    MaxBytes(u64),
+    MaxBytes(u32),
 }
 
 /// What is refused for a topic's messages.

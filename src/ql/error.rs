@@ -77,6 +77,12 @@ pub enum ErrorKind {
     /// More values than a script may hold.
     #[error("a script may hold {0} values at most")]
     TooManyValues(usize),
+    /// More statements than a script may have.
+    #[error("a script may have {0} statements at most")]
+    TooManyStatements(usize),
+    /// Messages and facts of one script beyond what one answer may carry.
+    #[error("the answer to one script may have {0} bytes at most; read less at a time")]
+    AnswerTooLarge(usize),
     /// A script longer than may be sent.
     #[error("a script may have {0} bytes at most")]
     ScriptTooLarge(usize),
@@ -127,7 +133,7 @@ pub enum ErrorKind {
     #[error("no database is selected; USE DATABASE selects one")]
     NoDatabaseSelected,
     /// UPDATE, UPSERT or DELETE of a message, or an id of the user's own for one.
-    #[error("the topic {0} is append-only: a message is not changed and gets its position from the store")]
+    #[error("the topic {0} is append-only: a message is never changed, and the store gives it its position")]
     TopicIsAppendOnly(String),
     /// The same id twice.
     #[error("the record {0} is there already")]
@@ -232,6 +238,8 @@ impl ErrorKind {
             | Self::FieldTwice(_)
             | Self::TooDeep(_)
             | Self::TooManyValues(_)
+            | Self::TooManyStatements(_)
+            | Self::AnswerTooLarge(_)
             | Self::ScriptTooLarge(_)
             | Self::UnboundParameter(_)
             | Self::InvalidGroup(_)

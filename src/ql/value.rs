@@ -85,6 +85,15 @@ impl Value {
         )
     }
 
+    /// Takes out fields that are `NONE`, at any depth: they are absent.
+    pub fn prune(&mut self) {
+        match self {
+            Self::Array(items) => items.iter_mut().for_each(Self::prune),
+            Self::Object(fields) => prune(fields),
+            _ => {}
+        }
+    }
+
     /// The value as the text that places a message: strings bare, everything else as it prints. `None` for `NONE` and
     /// `NULL`, which place nothing.
     pub fn placement_text(&self) -> Option<String> {
@@ -97,6 +106,12 @@ impl Value {
             other => Some(other.to_string()),
         }
     }
+}
+
+/// Takes out fields that are `NONE`, at any depth.
+pub fn prune(fields: &mut Object) {
+    fields.retain(|_, value| *value != Value::None);
+    fields.values_mut().for_each(Value::prune);
 }
 
 impl From<&str> for Value {

@@ -4,6 +4,7 @@ use super::super::ast::*;
 use super::super::error::{Error, ErrorKind};
 use super::Parser;
 use super::literal::ANY;
+use cluster::catalog::MAX_PARTITIONS;
 use std::time::Duration;
 
 impl Parser<'_> {
@@ -95,7 +96,7 @@ impl Parser<'_> {
                 }
             } else if self.eat("MAX")? {
                 self.expect("BYTES")?;
-                let bytes = self.count(1, ANY)?;
+                let bytes = self.small_count(1, i32::MAX as u32)?;
                 self.once(&mut define.max_bytes, "MAX BYTES", bytes)?;
             } else {
                 return Ok(Statement::DefineTopic(define));
@@ -112,7 +113,7 @@ impl Parser<'_> {
             "RETAIN" => TopicChange::Retain(Some(self.retention()?)),
             _ => {
                 self.expect("BYTES")?;
-                TopicChange::MaxBytes(self.count(1, ANY)?)
+                TopicChange::MaxBytes(self.small_count(1, i32::MAX as u32)?)
             }
         };
         Ok(Statement::AlterTopic { name, change })

@@ -21,6 +21,9 @@ pub const MAX_DEPTH: usize = 64;
 /// Values a script may hold, so that 16 MiB of `0,0,0,..` do not become a multiple of it in memory.
 pub const MAX_VALUES: usize = 1_000_000;
 
+/// Statements a script may have.
+pub const MAX_STATEMENTS: usize = 100_000;
+
 /// Values of `$name`, by name.
 pub type Parameters = BTreeMap<String, Value>;
 
@@ -102,6 +105,9 @@ pub fn parse(script: &str, parameters: &Parameters) -> Result<Vec<Located>, Erro
                 return Err(ErrorKind::InvalidGroup("there is no BEGIN before this").at(span));
             }
             _ => {}
+        }
+        if statements.len() == MAX_STATEMENTS {
+            return Err(ErrorKind::TooManyStatements(MAX_STATEMENTS).at(span));
         }
         statements.push(Located { span, statement });
         if parser.peek()?.0 != Token::End && !parser.eat_mark(';')? {

@@ -153,7 +153,7 @@ fn refusals_say_what_and_where() {
         ),
         (
             "DEFINE TOPIC t PARTITIONS 0 BY f",
-            "0 is not from 1 to 10000 (at 26..27)",
+            "0 is not from 1 to 100000 (at 26..27)",
         ),
         (
             "DEFINE TOPIC t RETAIN 5",

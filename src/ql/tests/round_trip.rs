@@ -4,6 +4,7 @@ use super::super::ast::*;
 use super::super::json::Document;
 use super::super::value::Object;
 use super::super::*;
+use cluster::catalog::MAX_PARTITIONS;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -102,7 +103,7 @@ fn declaration() -> impl Strategy<Value = Statement> {
             of(partitions),
             of(retain.clone()),
             of(count()),
-            of(count())
+            of(1..=i32::MAX as u32)
         )
             .prop_map(|(if_not_exists, name, partitions, retain, retain_bytes, max_bytes)| {
                 Statement::DefineTopic(DefineTopic {
@@ -120,7 +121,7 @@ fn declaration() -> impl Strategy<Value = Statement> {
                 (1..=MAX_PARTITIONS).prop_map(TopicChange::Partitions),
                 of(retain).prop_map(TopicChange::Retain),
                 count().prop_map(TopicChange::RetainBytes),
-                count().prop_map(TopicChange::MaxBytes),
+                (1..=i32::MAX as u32).prop_map(TopicChange::MaxBytes),
             ]
         )
             .prop_map(|(name, change)| Statement::AlterTopic { name, change }),

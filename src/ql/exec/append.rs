@@ -1,0 +1,116 @@
+//! CREATE and INSERT: messages of one statement become one batch a partition, so that their positions are consecutive.
+
+use super::super::error::ErrorKind;
+use super::super::json::{Document, TYPES_HEADER};
+use super::super::value::{Object, Value, prune};
+use super::outcome::{Outcome, Record};
+use super::read::{message, record_key};
+use super::{Engine, now_ms};
+use crate::broker::AppendBatch;
+use crate::record::{BatchBuilder, BatchHeader, NewRecord};
+use cluster::catalog::Topic;
+use cluster::ids::PartitionId;
+use std::collections::BTreeMap;
+
+impl Engine {
+    /// Appends messages and answers them with their positions, in the order given.
+    pub(super) async fn append(&self, topic: &Topic, mut values: Vec<Object>) -> Result<Outcome, ErrorKind> {
+        let limit = u64::from(topic.max_bytes.unwrap_or(self.settings.max_message_bytes));
+        let mut builders: BTreeMap<u32, BatchBuilder> = BTreeMap::new();
+        // Partition and place in its batch, by message.
+        let mut places = Vec::with_capacity(values.len());
+        for value in &mut values {
+            prune(value);
+            let document = Document::encode(value);
+            let size = document.json.len() as u64;
+            if size > limit {
+                return Err(ErrorKind::TopicMessageTooLarge {
+                    topic: topic.name.clone(),
+                    size,
+                    limit,
+                });
+            }
+            let partition = self.placement.partition(topic, value);
+            let builder = builders.entry(partition).or_insert_with(|| {
+                BatchBuilder::new()
+                    .attributes(BatchHeader::DOCUMENTS)
+                    .append_time(now_ms())
+            });
+            places.push((partition, i64::from(builder.count())));
+            let types = document.types.as_deref().map(|types| (TYPES_HEADER, Some(types)));
+            builder
+                .push(NewRecord {
+                    value: Some(&document.json),
+                    headers: types.as_slice(),
+                    ..NewRecord::default()
+                })
+                .map_err(|error| ErrorKind::InvalidValue(error.to_string()))?;
+        }
+
+        let mut batches = Vec::with_capacity(builders.len());
+        let partitions: Vec<u32> = builders.keys().copied().collect();
+        for (index, builder) in builders {
+            batches.push(batch(topic, index, builder)?);
+        }
+        let appended = self.broker.append(batches).await.await;
+
+        let mut results = BTreeMap::new();
+        let mut failed = None;
+        for (index, result) in partitions.iter().zip(appended) {
+            match result {
+                Ok(appended) => {
+                    results.insert(*index, appended);
+                }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = failed {
+            return Err(match results.len() {
+                0 => error.into(),
+                held => ErrorKind::OutcomeUnknown(format!(
+                    "{held} of {} partitions hold their messages, others failed: {error}",
+                    partitions.len()
+                )),
+            });
+        }
+
+        let several = topic.partitions.len() > 1;
+        let mut records = Vec::with_capacity(values.len());
+        for ((partition, place), value) in places.into_iter().zip(values) {
+            let Some(appended) = results.get(&partition) else {
+                return Err(ErrorKind::OutcomeUnknown("the answer is not complete".to_owned()));
+            };
+            let offset = appended.base_offset + place;
+            records.push(Record {
+                table: topic.name.clone(),
+                key: record_key(several, partition, offset),
+                fields: message(
+                    several.then_some(partition),
+                    offset,
+                    appended.log_append_time,
+                    Value::Object(value),
+                ),
+            });
+        }
+        Ok(Outcome::Records {
+            records,
+            notes: Vec::new(),
+        })
+    }
+}
+
+fn batch(topic: &Topic, index: u32, builder: BatchBuilder) -> Result<AppendBatch, ErrorKind> {
+    let internal = |error: &dyn std::fmt::Display| ErrorKind::Internal(format!("the batch was not built: {error}"));
+    let bytes = builder.build().map_err(|error| internal(&error))?;
+    let header = BatchHeader::parse(&bytes).map_err(|error| internal(&error))?;
+    let range = topic.partitions.get(index as usize).copied();
+    Ok(AppendBatch {
+        partition: PartitionId { topic: topic.id, index },
+        range: range.ok_or_else(|| internal(&"no such partition"))?,
+        header,
+        bytes,
+        log_append_time: true,
+    })
+}

@@ -1,0 +1,126 @@
+//! INFO FOR: what there is.
+
+use super::super::error::ErrorKind;
+use super::super::value::{Object, Value};
+use super::{Engine, Session};
+use crate::broker::AccessError;
+use cluster::catalog::{Acknowledge, State, Topic};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> Value {
+    Value::Array(names.map(|name| Value::String(name.clone())).collect())
+}
+
+impl Engine {
+    pub(super) fn info_store(&self, view: &State) -> Value {
+        Value::object([
+            ("namespaces", names(view.namespaces().map(|namespace| &namespace.name))),
+            ("node", self.settings.node.to_string().into()),
+            ("version", env!("CARGO_PKG_VERSION").into()),
+        ])
+    }
+
+    pub(super) fn info_namespace(&self, session: &Session, view: &State) -> Result<Value, ErrorKind> {
+        let name = session.namespace(view)?;
+        let namespace = view
+            .namespace(&name)
+            .ok_or_else(|| super::unknown("the namespace", &name))?;
+        let acknowledge = match namespace.acknowledge {
+            Acknowledge::Majority => "majority",
+            Acknowledge::Leader => "leader",
+        };
+        Ok(Value::object([
+            ("acknowledge", acknowledge.into()),
+            (
+                "databases",
+                names(view.databases(namespace.id).map(|database| &database.name)),
+            ),
+            ("name", name.into()),
+            ("replication", namespace.replication.map(u32::from).into()),
+        ]))
+    }
+
+    pub(super) fn info_database(&self, session: &Session, view: &State) -> Result<Value, ErrorKind> {
+        let (namespace, name) = session.database(view)?;
+        let database = view
+            .database(&namespace, &name)
+            .ok_or_else(|| super::unknown("the database", &name))?;
+        Ok(Value::object([
+            ("name", name.into()),
+            ("namespace", namespace.into()),
+            ("topics", names(view.topics_in(database.id).map(|topic| &topic.name))),
+        ]))
+    }
+
+    pub(super) async fn info_topic(&self, topic: &Topic, view: &State) -> Result<Value, ErrorKind> {
+        let count = topic.partitions.len() as u32;
+        self.led_here(topic, 0..count).await?;
+        let mut readers: BTreeMap<u32, Vec<(String, i64)>> = BTreeMap::new();
+        for (reader, partition, position) in self.broker.positions_in(topic).await? {
+            readers.entry(partition).or_default().push((reader, position.offset));
+        }
+        let cluster = view.members().nth(1).is_some();
+        let mut each = Vec::with_capacity(topic.partitions.len());
+        for (partition, range) in (0..count).zip(&topic.partitions) {
+            let marks = match self.broker.marks(topic, partition) {
+                Ok(marks) => Some(marks),
+                // Another member answers for it; the rest is told all the same.
+                Err(AccessError::NotLeader) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let mut fields = Object::from([("partition".to_owned(), Value::from(partition))]);
+            if let Some(marks) = marks {
+                fields.insert("first".to_owned(), Value::Int(marks.log_start + 1));
+                fields.insert("last".to_owned(), Value::Int(marks.high_watermark));
+                let consumers = readers.remove(&partition).unwrap_or_default();
+                let consumers = consumers.into_iter().map(|(reader, position)| {
+                    let lag = (marks.high_watermark - position).max(0);
+                    let standing = Value::object([("lag", Value::Int(lag)), ("position", Value::Int(position))]);
+                    (reader, standing)
+                });
+                fields.insert("consumers".to_owned(), Value::object(consumers));
+            }
+            if cluster {
+                fields.insert("range".to_owned(), range.0.into());
+                let leader = self.broker.leadership(*range).and_then(|watch| watch.borrow().leader);
+                fields.insert(
+                    "leader".to_owned(),
+                    leader.map_or(Value::Null, |node| node.to_string().into()),
+                );
+            }
+            each.push(Value::Object(fields));
+        }
+        let max_bytes = topic.max_bytes.unwrap_or(self.settings.max_message_bytes);
+        Ok(Value::object([
+            ("by", topic.by.clone().into()),
+            ("each", Value::Array(each)),
+            ("max_bytes", max_bytes.into()),
+            ("name", topic.name.clone().into()),
+            ("partitions", count.into()),
+            (
+                "retain",
+                topic
+                    .retain_ms
+                    .map_or(Value::None, |ms| Value::Duration(Duration::from_millis(ms))),
+            ),
+            ("retain_bytes", topic.retain_bytes.into()),
+        ]))
+    }
+
+    pub(super) fn info_node(&self, view: &State) -> Value {
+        let members = view.members().map(|member| {
+            Value::object([
+                ("broker", Value::Int(member.broker.0.into())),
+                ("node", member.node.to_string().into()),
+            ])
+        });
+        let broker = view.member(self.settings.node).map(|member| i64::from(member.broker.0));
+        Value::object([
+            ("broker", broker.into()),
+            ("members", Value::Array(members.collect())),
+            ("node", self.settings.node.to_string().into()),
+            ("version", env!("CARGO_PKG_VERSION").into()),
+        ])
+    }
+}

@@ -1,0 +1,311 @@
+//! Statements carried out. One entrance: [`Engine::execute`].
+//!
+//! A script is read as a whole, then its statements are carried out one after the other; the first that fails ends it,
+//! and what came before it stays done.
+
+mod append;
+mod collect;
+mod declare;
+mod failure;
+mod info;
+mod outcome;
+mod placement;
+mod read;
+
+pub use outcome::{Note, Outcome, Record};
+pub use placement::partition_of;
+
+use super::ast::{Info, Located, Statement};
+use super::error::{Error, ErrorKind};
+use super::parser::{Parameters, parse_bytes};
+use super::value::{Object, Value};
+use crate::broker::Broker;
+use cluster::catalog::{State, Topic};
+use cluster::ids::{NamespaceId, NodeId};
+use declare::{Declaration, Group, declaration};
+use placement::Placement;
+use std::sync::Arc;
+
+/// Bytes of messages and facts that the answer to one script may carry.
+pub const ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// What the engine is told about its node.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// This node.
+    pub node: NodeId,
+    /// Bytes a message may have where its topic says nothing else.
+    pub max_message_bytes: u32,
+}
+
+/// Carries out scripts. Holds no state of theirs.
+pub struct Engine {
+    broker: Arc<Broker>,
+    settings: Settings,
+    placement: Placement,
+}
+
+/// What a script has selected so far.
+#[derive(Clone, Debug, Default)]
+struct Session {
+    namespace: Option<String>,
+    database: Option<String>,
+}
+
+/// How many bytes the script's answer may still take.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    left: usize,
+    started: bool,
+}
+
+impl Answer {
+    /// Takes room; a message that is the first of all gets it whatever its size.
+    fn take(&mut self, bytes: usize) -> bool {
+        if self.started && bytes > self.left {
+            return false;
+        }
+        self.started = true;
+        self.left = self.left.saturating_sub(bytes);
+        true
+    }
+}
+
+impl Engine {
+    /// An engine over a node's broker.
+    pub fn new(broker: Arc<Broker>, settings: Settings) -> Self {
+        Self {
+            broker,
+            settings,
+            placement: Placement::default(),
+        }
+    }
+
+    /// Reads a script and carries it out: one outcome a statement.
+    ///
+    /// # Errors
+    /// The script does not read (nothing was done), or a statement failed (those before it are done, but for
+    /// declarations since a BEGIN without COMMIT).
+    pub async fn execute(&self, script: &[u8], parameters: &Parameters) -> Result<Vec<Outcome>, Error> {
+        let statements = parse_bytes(script, parameters)?;
+        let mut run = Run {
+            engine: self,
+            session: Session::default(),
+            group: None,
+            answer: Answer {
+                left: ANSWER_BYTES,
+                started: false,
+            },
+        };
+        let mut outcomes = Vec::with_capacity(statements.len());
+        for Located { span, statement } in statements {
+            let outcome = Box::pin(run.statement(statement)).await.map_err(|kind| kind.at(span))?;
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+}
+
+/// One script under way.
+struct Run<'e> {
+    engine: &'e Engine,
+    session: Session,
+    /// Since BEGIN.
+    group: Option<Group>,
+    answer: Answer,
+}
+
+impl Run<'_> {
+    async fn statement(&mut self, statement: Statement) -> Result<Outcome, ErrorKind> {
+        let view = self.engine.broker.catalog().view();
+        if let Some(group) = &mut self.group
+            && let Some(declared) = declaration(&statement, &self.session, group.pending())
+        {
+            group.add(declared?)?;
+            return Ok(Outcome::Done);
+        }
+        if self.group.is_none()
+            && let Some(declared) = declaration(&statement, &self.session, &view)
+        {
+            self.declare(declared?).await?;
+            return Ok(Outcome::Done);
+        }
+        match (statement, &self.group) {
+            (Statement::Use { namespace, database }, group) => {
+                let pending = group.as_ref().map_or(&*view, Group::pending);
+                self.session = self.session.select(namespace, database, pending)?;
+                Ok(Outcome::Done)
+            }
+            (Statement::Begin, _) => {
+                self.group = Some(Group::begin(view));
+                Ok(Outcome::Done)
+            }
+            (Statement::Cancel, _) => {
+                self.group = None;
+                Ok(Outcome::Done)
+            }
+            (Statement::Commit, _) => {
+                if let Some(command) = self.group.take().and_then(Group::command) {
+                    self.engine.broker.catalog().propose(command).await?;
+                }
+                Ok(Outcome::Done)
+            }
+            (_, Some(_)) => Err(ErrorKind::InvalidGroup(
+                "only USE and declarations may stand between BEGIN and COMMIT",
+            )),
+            (statement, None) => self.act(statement, &view).await,
+        }
+    }
+
+    async fn declare(&self, declaration: Declaration) -> Result<(), ErrorKind> {
+        let broker = &self.engine.broker;
+        match declaration {
+            Declaration::Command(command) => {
+                broker.catalog().propose(command).await?;
+            }
+            Declaration::DropTopic(topic) => {
+                broker.drop_topic(topic).await?;
+                let view = broker.catalog().view();
+                self.engine.placement.retain(|id| view.topic_by_id(id).is_some());
+            }
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, statement: Statement, view: &State) -> Result<Outcome, ErrorKind> {
+        let engine = self.engine;
+        match statement {
+            Statement::Create { table, id, value } => {
+                let topic = self.session.topic(view, &table)?;
+                match id {
+                    None => engine.append(&topic, vec![value]).await,
+                    Some(_) => Err(ErrorKind::TopicIsAppendOnly(table)),
+                }
+            }
+            Statement::Insert { table, fields, rows } => {
+                let topic = self.session.topic(view, &table)?;
+                let row = |row: Vec<Value>| fields.iter().cloned().zip(row).collect::<Object>();
+                engine.append(&topic, rows.into_iter().map(row).collect()).await
+            }
+            Statement::Change { table, .. } => {
+                self.session.topic(view, &table)?;
+                Err(ErrorKind::TopicIsAppendOnly(table))
+            }
+            Statement::Read(read) => {
+                let topic = self.session.topic(view, &read.topic)?;
+                engine.read(&self.session, &read, topic, &mut self.answer).await
+            }
+            Statement::Info(info) => {
+                let value = self.info(info, view).await?;
+                match self.answer.take(value.to_string().len()) {
+                    true => Ok(Outcome::Value(value)),
+                    false => Err(ErrorKind::AnswerTooLarge(ANSWER_BYTES)),
+                }
+            }
+            Statement::DefineGroup(_)
+            | Statement::AlterGroup { .. }
+            | Statement::DropGroup { .. }
+            | Statement::Acknowledge(_) => Err(ErrorKind::NotYet("groups that acknowledge messages")),
+            Statement::DefineReplica(_)
+            | Statement::AlterReplica { .. }
+            | Statement::DropReplica(_)
+            | Statement::DefineNodeRoles(_) => Err(ErrorKind::NotYet("replicas")),
+            Statement::DefineUser(_)
+            | Statement::AlterUser { .. }
+            | Statement::DropUser(_)
+            | Statement::Grant(_)
+            | Statement::Revoke(_) => Err(ErrorKind::NotYet("users")),
+            // Handled before this is called.
+            Statement::Use { .. }
+            | Statement::DefineNamespace(_)
+            | Statement::AlterNamespace { .. }
+            | Statement::DropNamespace(_)
+            | Statement::DefineDatabase { .. }
+            | Statement::DropDatabase(_)
+            | Statement::DefineTopic(_)
+            | Statement::AlterTopic { .. }
+            | Statement::DropTopic(_)
+            | Statement::Begin
+            | Statement::Commit
+            | Statement::Cancel => Err(ErrorKind::Internal("a statement went the wrong way".to_owned())),
+        }
+    }
+
+    async fn info(&self, info: Info, view: &State) -> Result<Value, ErrorKind> {
+        let (engine, session) = (self.engine, &self.session);
+        match info {
+            Info::Store => Ok(engine.info_store(view)),
+            Info::Namespace => engine.info_namespace(session, view),
+            Info::Database => engine.info_database(session, view),
+            Info::Topic(name) => engine.info_topic(&*session.topic(view, &name)?, view).await,
+            Info::Node => Ok(engine.info_node(view)),
+            Info::Users | Info::User(_) => Err(ErrorKind::NotYet("users")),
+            Info::Group(_) => Err(ErrorKind::NotYet("facts about groups")),
+        }
+    }
+}
+
+impl Session {
+    fn select(&self, namespace: Option<String>, database: Option<String>, view: &State) -> Result<Session, ErrorKind> {
+        let mut selected = match namespace {
+            Some(name) if view.namespace(&name).is_none() => return Err(unknown("the namespace", &name)),
+            Some(name) => Session {
+                namespace: Some(name),
+                database: None,
+            },
+            None => self.clone(),
+        };
+        if let Some(database) = database {
+            let namespace = selected.namespace(view)?;
+            if view.database(&namespace, &database).is_none() {
+                return Err(unknown("the database", &database));
+            }
+            selected.database = Some(database);
+        }
+        Ok(selected)
+    }
+
+    /// The selected namespace.
+    fn namespace(&self, view: &State) -> Result<String, ErrorKind> {
+        let name = self.namespace.as_ref().ok_or(ErrorKind::NoNamespaceSelected)?;
+        match view.namespace(name) {
+            Some(_) => Ok(name.clone()),
+            None => Err(unknown("the namespace", name)),
+        }
+    }
+
+    fn namespace_id(&self, view: &State) -> Result<NamespaceId, ErrorKind> {
+        let name = self.namespace(view)?;
+        let namespace = view.namespace(&name).ok_or_else(|| unknown("the namespace", &name))?;
+        Ok(namespace.id)
+    }
+
+    /// The selected namespace and database.
+    fn database(&self, view: &State) -> Result<(String, String), ErrorKind> {
+        let namespace = self.namespace(view)?;
+        let database = self.database.as_ref().ok_or(ErrorKind::NoDatabaseSelected)?;
+        match view.database(&namespace, database) {
+            Some(_) => Ok((namespace, database.clone())),
+            None => Err(unknown("the database", database)),
+        }
+    }
+
+    /// A topic of the selected database.
+    fn topic(&self, view: &State, name: &str) -> Result<Arc<Topic>, ErrorKind> {
+        let (namespace, database) = self.database(view)?;
+        let topic = view.topic(&namespace, &database, name);
+        topic.cloned().ok_or_else(|| unknown("the topic", name))
+    }
+}
+
+fn unknown(what: &'static str, name: &str) -> ErrorKind {
+    ErrorKind::Unknown {
+        what,
+        name: name.to_owned(),
+    }
+}
+
+/// Milliseconds since the epoch.
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
