@@ -20,6 +20,7 @@ use super::error::{Error, ErrorKind};
 use super::parser::{Parameters, parse_bytes};
 use super::value::{Object, Value};
 use crate::broker::Broker;
+use bytes::Bytes;
 use cluster::catalog::{State, Topic};
 use cluster::ids::{NamespaceId, NodeId};
 use declare::{Declaration, Group, declaration};
@@ -36,6 +37,20 @@ pub struct Settings {
     pub node: NodeId,
     /// Bytes a message may have where its topic says nothing else.
     pub max_message_bytes: u32,
+}
+
+/// Whoever carries out scripts: what front doors and the shell are given.
+#[async_trait::async_trait]
+pub trait Scripts: Send + Sync + 'static {
+    /// See [`Engine::execute`].
+    async fn execute(&self, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error>;
+}
+
+#[async_trait::async_trait]
+impl Scripts for Engine {
+    async fn execute(&self, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
+        Engine::execute(self, &script, &parameters).await
+    }
 }
 
 /// Carries out scripts. Holds no state of theirs.
