@@ -181,9 +181,6 @@ pub fn validate(sent: &[u8], limits: &Limits) -> Result<Validated, Refusal> {
         HeaderError::Short(len) => Refusal::Length((len - LENGTH_END) as i32),
         HeaderError::Magic(magic) => Refusal::Magic(magic),
     })?;
-    if sent.len() - batch.len() >= MAGIC_END {
-        return Err(Refusal::SeveralBatches);
-    }
     if header.base_offset != 0 {
         return Err(Refusal::BaseOffset(header.base_offset));
     }
@@ -194,6 +191,10 @@ pub fn validate(sent: &[u8], limits: &Limits) -> Result<Validated, Refusal> {
         });
     }
     check_crc(batch, &header)?;
+    // After the CRC: a length cut short leaves bytes behind too, and is damage.
+    if sent.len() - batch.len() >= MAGIC_END {
+        return Err(Refusal::SeveralBatches);
+    }
     let compression = check_header(&header)?;
     let max_timestamp = if limits.walk {
         walk(batch, &header, limits.max_decompressed_bytes)

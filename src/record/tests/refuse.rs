@@ -43,18 +43,7 @@ fn length_field() {
         assert_eq!(refused(&with_length(length), CORRUPT), Refusal::Length(length));
     }
     for length in [49, right - 17, right - 1] {
-        let refusal = refused(
-            &with_length(length),
-            if length == right - 1 {
-                CORRUPT
-            } else {
-                refusal(&with_length(length)).error_code()
-            },
-        );
-        assert!(
-            matches!(refusal, Refusal::Crc { .. } | Refusal::SeveralBatches),
-            "{refusal}"
-        );
+        assert!(matches!(refused(&with_length(length), CORRUPT), Refusal::Crc { .. }));
     }
     for length in [right + 1, right + 1000, i32::MAX] {
         refused(&with_length(length), INVALID);
