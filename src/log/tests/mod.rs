@@ -1,6 +1,9 @@
 //! Tests of partition logs over real files and over files that fail and crash.
 
+mod damage;
+mod faults;
 mod model;
+mod small;
 
 use super::*;
 use crate::record::HEADER_LEN;

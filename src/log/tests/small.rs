@@ -1,0 +1,214 @@
+//! Pieces, retention, idle partitions, many at once.
+
+use super::*;
+use cluster::fs::{Disk, MemoryFs};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+fn memory() -> Arc<dyn FileSystem> {
+    Arc::new(MemoryFs::new(1))
+}
+
+fn fill(log: &PartitionLog, count: i64, size: usize) {
+    let end = log.log_end();
+    for n in end..end + count {
+        log.append(batch(n, 1, size, 1, n, n));
+    }
+}
+
+#[test]
+fn what_is_in_one_file_comes_as_one_piece() {
+    let fs = memory();
+    let large = LogConfig {
+        segment_bytes: 1 << 20,
+        ..config("/logs")
+    };
+    let logs = open(&fs, &large, &[]);
+    let log = logs.partition(id(0));
+    for _ in 0..3 {
+        fill(&log, 20, 500);
+        checkpoint(&logs, &[id(0)]).unwrap();
+        let slice = log.read(0, 1 << 20, true).unwrap();
+        assert!(
+            matches!(&slice.pieces[..], [Piece::File { .. }]),
+            "{} pieces",
+            slice.pieces.len()
+        );
+        assert_eq!(slice.next, log.log_end());
+    }
+}
+
+#[test]
+fn pieces_stay_readable_when_their_segment_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(Disk);
+    let logs = open(&fs, &config(dir.path()), &[]);
+    let log = logs.partition(id(0));
+    fill(&log, 100, 500);
+    checkpoint(&logs, &[id(0)]).unwrap();
+    let before = log.read(0, 1 << 20, true).unwrap();
+    let bytes = fetched(&before);
+    assert_eq!(before.next, 100);
+    log.trim(60);
+    logs.drop_partition(id(0));
+    logs.close();
+    assert!(fs.list(dir.path()).unwrap().is_empty());
+    assert!(fetched(&before) == bytes);
+}
+
+#[test]
+fn a_partition_that_never_held_a_record_has_no_file_and_little_memory() {
+    let fs = memory();
+    let logs = open(&fs, &config("/logs"), &[]);
+    let ids: Vec<PartitionId> = (0..1000).map(id).collect();
+    let at = checkpoint(&logs, &ids).unwrap();
+    assert!(fs.list(Path::new("/logs")).unwrap().is_empty());
+    // The log, the counts beside it, its entry in the map at the map's emptiest.
+    let entry = size_of::<(PartitionId, Arc<PartitionLog>)>() + 1;
+    assert!(size_of::<PartitionLog>() + 16 + entry * 16 / 7 < 300);
+    drop(logs);
+    let logs = open(&fs, &config("/logs"), &at);
+    assert!(logs.get(id(999)).is_some() && logs.get(id(1000)).is_none());
+    assert_eq!(logs.partition(id(5)).read(0, 1, true).unwrap().next, 0);
+}
+
+#[test]
+fn retention_lets_whole_segments_go() {
+    let fs = memory();
+    let logs = open(&fs, &config("/logs"), &[]);
+    let log = logs.partition(id(0));
+    // Seven batches of 561 bytes in each segment; batch n came at n ms.
+    fill(&log, 30, 500);
+    let at = checkpoint(&logs, &[id(0)]).unwrap();
+    drop(logs);
+    let logs = open(&fs, &config("/logs"), &at);
+    let log = logs.partition(id(0));
+    assert_eq!(log.size(), 30 * 561);
+    let by_time = |now, age| log.retention_point(now, Some(age), None);
+    assert_eq!(by_time(100, 100), 0);
+    assert_eq!(by_time(100, 94), 0, "the sixth came 94 ms ago, which is not more");
+    assert_eq!(by_time(101, 94), 7);
+    assert_eq!(by_time(100, 80), 14);
+    assert_eq!(by_time(100, 71), 28, "the newest came 71 ms ago");
+    assert_eq!(by_time(100, 70), 30, "all of it is too old");
+    assert_eq!(by_time(100, u64::MAX), 0);
+    let by_bytes = |bytes| log.retention_point(100, None, Some(bytes));
+    assert_eq!(by_bytes(30 * 561), 0);
+    assert_eq!(by_bytes(23 * 561), 7);
+    assert_eq!(by_bytes(23 * 561 + 1), 0);
+    assert_eq!(by_bytes(0), 28, "the segment being written stays");
+    assert_eq!(log.retention_point(100, Some(80), Some(10 * 561)), 14);
+    assert_eq!(log.retention_point(100, None, None), 0);
+
+    log.trim(17);
+    assert_eq!((log.log_start(), log.size()), (17, 16 * 561));
+    log.trim(3);
+    assert_eq!(log.log_start(), 17);
+    log.trim(1000);
+    assert_eq!((log.log_start(), log.log_end(), log.size()), (30, 30, 0));
+    fill(&log, 1, 10);
+    assert_eq!(log.read(30, 1000, true).unwrap().next, 31);
+    logs.close();
+    assert!(
+        fs.list(Path::new("/logs"))
+            .unwrap()
+            .iter()
+            .all(|e| e.name.contains("00000030."))
+    );
+}
+
+#[test]
+fn a_quiet_partition_rolls_by_age_and_size() {
+    let fs = memory();
+    let logs = open(&fs, &config("/logs"), &[]);
+    let log = logs.partition(id(0));
+    let segments = || {
+        checkpoint(&logs, &[id(0)]).unwrap();
+        fs.list(Path::new("/logs")).unwrap().len() / 2
+    };
+    log.roll_if(1000, Some(0), Some(0));
+    fill(&log, 2, 10);
+    log.roll_if(10, Some(10), Some(143));
+    fill(&log, 1, 10);
+    assert_eq!(segments(), 1);
+    log.roll_if(11, Some(10), None);
+    fill(&log, 1, 10);
+    assert_eq!(segments(), 2);
+    log.roll_if(11, None, Some(71));
+    log.roll_if(11, None, Some(71));
+    fill(&log, 1, 10);
+    assert_eq!(segments(), 3);
+}
+
+#[test]
+fn a_batch_larger_than_a_segment_has_one_of_its_own() {
+    let fs = memory();
+    let logs = open(&fs, &config("/logs"), &[]);
+    let log = logs.partition(id(0));
+    for size in [100, 10_000, 100] {
+        fill(&log, 1, size);
+    }
+    checkpoint(&logs, &[id(0)]).unwrap();
+    assert_eq!(fs.list(Path::new("/logs")).unwrap().len(), 6);
+    let slice = log.read(1, 10, true).unwrap();
+    assert_eq!((slice.bytes, slice.next), (10_061, 2));
+    assert_eq!(log.read(1, 10, false).unwrap().bytes, 0);
+}
+
+#[test]
+fn readers_follow_a_writer_while_old_segments_go() {
+    const BATCHES: i64 = 4_000;
+    let dir = tempfile::tempdir().unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(Disk);
+    let small = LogConfig {
+        segment_bytes: 40_000,
+        tail_bytes: 20_000,
+        ..config(dir.path())
+    };
+    let logs = open(&fs, &small, &[]);
+    let log = logs.partition(id(0));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for max in [1, 3_000, 30_000] {
+            let log = &log;
+            scope.spawn(move || {
+                let mut at = 0;
+                while at < BATCHES {
+                    let slice = match log.read(at, max, true) {
+                        Ok(slice) => slice,
+                        Err(ReadError::OutOfRange { log_start, .. }) => {
+                            at = log_start;
+                            continue;
+                        }
+                        Err(e) => panic!("{e}"),
+                    };
+                    let wanted: Vec<u8> = (at..slice.next)
+                        .flat_map(|n| content(&batch(n, 1, (n * 7 % 400) as usize, 1, n, n)))
+                        .collect();
+                    assert!(fetched(&slice) == wanted, "from {at}");
+                    at = slice.next;
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                checkpoint(&logs, &[id(0)]).unwrap();
+                log.trim(log.log_end() - 1_000);
+                let (start, end) = log.bounds();
+                if start < end {
+                    assert_eq!(log.append_ms(end - 1).unwrap(), Some(end - 1));
+                    assert!(
+                        log.batch_by_timestamp(start)
+                            .unwrap()
+                            .is_some_and(|b| b.base_offset >= start)
+                    );
+                }
+            }
+        });
+        for n in 0..BATCHES {
+            log.append(batch(n, 1, (n * 7 % 400) as usize, 1, n, n));
+        }
+        done.store(true, Ordering::Release);
+    });
+}
