@@ -17,6 +17,7 @@
 //! * [`fs`]: the file-system seam.
 //! * [`wal`]: the node's write-ahead log.
 //! * [`machine`]: what a range's log folds into (a port, filled by the broker and by the catalog).
+//! * [`raft`]: Raft for the node's ranges; [`raft::RangeHost`] opens the log and starts them.
 //! * [`range`]: one Raft group: submit commands, watch leadership.
 //! * [`meta`]: the node's metadata store, durable at checkpoints.
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
@@ -26,5 +27,6 @@ pub mod fs;
 pub mod ids;
 pub mod machine;
 pub mod meta;
+pub mod raft;
 pub mod range;
-// pub mod wal;
+pub mod wal;

@@ -10,6 +10,7 @@
 //! After a crash the machine is what its last checkpoint says, and the log is replayed from there.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 ///
 /// Parts are never copied: the write-ahead log writes them with a vectored write from where they lie, and a payload read
 /// back from disk has slices of one buffer. Cloning clones references.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
     /// The command in the machine's encoding; refers to parts by number.
     pub head: Bytes,

@@ -103,6 +103,9 @@ from_redb!(
     redb::CommitError
 );
 
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
 /// The store. Cheap to clone; all clones are the same store.
 #[derive(Clone)]
 pub struct MetaStore {
@@ -155,7 +158,7 @@ impl MetaStore {
     }
 
     /// Every pair whose key starts with `prefix`, in key order, as of one moment.
-    pub fn scan(&self, table: &'static str, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+    pub fn scan(&self, table: &'static str, prefix: &[u8]) -> Result<Vec<Pair>, MetaError> {
         let db = self.db()?;
         let read = db.begin_read()?;
         let table = match read.open_table(definition(table)) {

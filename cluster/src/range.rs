@@ -2,9 +2,18 @@
 
 use crate::ids::{NodeId, RangeId};
 use crate::machine::Payload;
+use crate::raft::{Raft, Reply, Types};
+use crate::wal::Wal;
 use bytes::Bytes;
+use openraft::ReadPolicy;
+use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
+use openraft::raft::ClientWriteResult;
 use std::future::Future;
-use tokio::sync::watch;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, oneshot, watch};
+
+/// The longest command, in bytes; several times what a front door lets in.
+pub const MAX_COMMAND: usize = 512 << 20;
 
 /// Why a command was not, or may not have been, applied. Each variant names its outcome class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,22 +50,88 @@ pub struct Leadership {
 
 /// A handle to one Raft group of this node. Cheap to clone.
 #[derive(Clone)]
-pub struct Range {}
+pub struct Range {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: RangeId,
+    node: NodeId,
+    raft: Raft,
+    wal: Arc<Wal>,
+    leadership: watch::Sender<Leadership>,
+    fatal: watch::Receiver<Option<Arc<str>>>,
+    /// Bytes of commands that may be in flight; its permits go with the replies.
+    room: Arc<Semaphore>,
+    capacity: usize,
+}
 
 impl Range {
+    pub(crate) fn new(
+        id: RangeId,
+        node: NodeId,
+        raft: Raft,
+        wal: Arc<Wal>,
+        leadership: watch::Sender<Leadership>,
+        fatal: watch::Receiver<Option<Arc<str>>>,
+        capacity: usize,
+    ) -> Self {
+        let capacity = capacity.clamp(1, u32::MAX as usize);
+        Self {
+            inner: Arc::new(Inner {
+                id,
+                node,
+                raft,
+                wal,
+                leadership,
+                fatal,
+                room: Arc::new(Semaphore::new(capacity)),
+                capacity,
+            }),
+        }
+    }
+
+    /// Takes no more commands and wakes who waits.
+    pub(crate) fn stop(&self) {
+        self.inner.room.close();
+        self.inner.leadership.send_replace(Leadership::default());
+    }
+
     /// The range's number.
     pub fn id(&self) -> RangeId {
-        todo!()
+        self.inner.id
     }
 
     /// Hands a command to the log. When this returns `Ok` the command's place among all submissions made by this caller
-    /// is fixed; the returned future resolves to the machine's answer once the entry is durable and applied.
+    /// is fixed; the returned future resolves to the machine's answer once the entry is durable and applied. Waits while
+    /// too many bytes are in flight. Dropping the future does not take the command back.
     pub async fn submit(
         &self,
         command: Payload,
     ) -> Result<impl Future<Output = Result<Bytes, ProposeError>> + Send + use<>, ProposeError> {
-        let _ = command;
-        Ok(std::future::pending())
+        let inner = &self.inner;
+        let size = command.size();
+        if size > MAX_COMMAND {
+            return Err(ProposeError::Unknown("the command is too long"));
+        }
+        inner.check_writes()?;
+        let leader = inner.leadership.borrow().leader;
+        if leader != Some(inner.node) {
+            return Err(inner.not_leader(leader));
+        }
+        if !inner.wal.admits() {
+            return Err(ProposeError::NoSpace);
+        }
+        let share = size.clamp(1, inner.capacity) as u32;
+        let Ok(bytes) = inner.room.clone().acquire_many_owned(share).await else {
+            return Err(ProposeError::Fatal("the range is stopping".into()));
+        };
+        let (reply, answer) = Reply::new(Some(bytes));
+        if let Err(fatal) = inner.raft.client_write_ff(command, Some(reply)).await {
+            // openraft refuses once its core has stopped; it did not take the command then.
+            return Err(ProposeError::Fatal(fatal.to_string()));
+        }
+        Ok(wait(self.inner.clone(), answer))
     }
 
     /// `submit` and wait.
@@ -66,12 +141,55 @@ impl Range {
 
     /// Leadership as it changes.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        todo!()
+        self.inner.leadership.subscribe()
     }
 
     /// Resolves once this node is known to lead still and has applied all that was committed when it was called
     /// (read index), or says who leads.
     pub async fn read_barrier(&self) -> Result<(), ProposeError> {
-        todo!()
+        let inner = &self.inner;
+        inner.check_writes()?;
+        let Leadership { leader, here, .. } = *inner.leadership.borrow();
+        if leader != Some(inner.node) {
+            return Err(inner.not_leader(leader));
+        }
+        // The only voter can't have been voted out, and whoever was answered was answered after the fold.
+        if here && inner.raft.voter_ids().eq([inner.node]) {
+            return Ok(());
+        }
+        match inner.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {
+                Err(inner.not_leader(to.leader_id.filter(|id| *id != inner.node)))
+            }
+            Err(RaftError::APIError(_)) => Err(inner.not_leader(None)),
+            Err(RaftError::Fatal(fatal)) => Err(ProposeError::Fatal(fatal.to_string())),
+        }
+    }
+}
+
+impl Inner {
+    fn not_leader(&self, leader: Option<NodeId>) -> ProposeError {
+        ProposeError::NotLeader { range: self.id, leader }
+    }
+
+    fn check_writes(&self) -> Result<(), ProposeError> {
+        match &*self.fatal.borrow() {
+            Some(why) => Err(ProposeError::Fatal(why.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn wait(inner: Arc<Inner>, answer: oneshot::Receiver<ClientWriteResult<Types>>) -> Result<Bytes, ProposeError> {
+    match answer.await {
+        Ok(Ok(response)) => Ok(response.data),
+        // Refused before it was appended. A leader whose lease ran out names itself: nobody to send the caller to.
+        Ok(Err(ClientWriteError::ForwardToLeader(to))) => {
+            Err(inner.not_leader(to.leader_id.filter(|id| *id != inner.node)))
+        }
+        Ok(Err(ClientWriteError::LogEntryDiscarded(_))) => Err(ProposeError::Unknown("leadership was lost")),
+        Ok(Err(_)) => Err(ProposeError::Unknown("an answer of another kind")),
+        Err(_) => Err(ProposeError::Unknown("this node stopped writing")),
     }
 }

@@ -1,0 +1,454 @@
+//! The thread that writes: drains the queue, one vectored write, one fdatasync, tells every waiter.
+
+use super::format::{self, Encoded, HEAD, Head, Kind, PAGE, SegmentHeader, State};
+use super::group::{Inner, Place};
+use super::segment::Segment;
+use super::{Body, Done, LogId, Shared, Vote, WalError};
+use crate::fs;
+use crate::ids::RangeId;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A write is closed once it has this many bytes, so that those who wait first don't wait for all the others' bytes.
+const MAX_WRITE: u64 = 8 << 20;
+/// How long the thread looks for more work before it sleeps: shorter than a wake-up takes, and nothing when idle.
+const SPIN: Duration = Duration::from_micros(20);
+/// How often a write that met a full disk is tried again.
+const RETRY: Duration = Duration::from_millis(50);
+
+static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+
+pub(super) struct Job {
+    pub group: RangeId,
+    pub what: What,
+    pub done: Option<Done>,
+}
+
+pub(super) enum What {
+    /// Entries, the append they came with, whose they are, and what is committed.
+    Entries(Vec<Encoded>, u64, Arc<Inner>, Option<LogId>),
+    Vote(Vote),
+    Purge(LogId, Option<LogId>),
+    Cut(u64),
+    Gone,
+}
+
+/// What the disk has of a group, as far as the writer has written.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    pub state: State,
+    /// First and last index of the group's entries in each segment; may say too much, never too little.
+    pub spans: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Shadow {
+    pub fn put(&mut self, seq: u64, id: LogId) {
+        self.cut(id.index);
+        let span = self.spans.entry(seq).or_insert((id.index, id.index));
+        *span = (span.0.min(id.index), span.1.max(id.index));
+        self.state.last = Some(id);
+    }
+
+    pub fn cut(&mut self, keep: u64) {
+        self.spans.retain(|_, (first, last)| {
+            *last = (*last).min(keep.saturating_sub(1));
+            *first < keep
+        });
+    }
+
+    pub fn purge(&mut self, upto: LogId) {
+        self.state.purged = self.state.purged.max(Some(upto));
+        self.spans.retain(|_, (_, last)| *last > upto.index);
+        if self.state.last.is_none_or(|last| last.index <= upto.index) {
+            self.state.last = Some(upto);
+        }
+    }
+}
+
+/// Where the log goes on.
+pub(super) struct Tail {
+    pub seq: u64,
+    pub segment: Arc<Segment>,
+    /// The next free byte.
+    pub offset: u64,
+    /// Up to where this segment is durable.
+    pub synced: u32,
+    pub chain: u32,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    tail: Tail,
+    shadows: BTreeMap<RangeId, Shadow>,
+    batch: Batch,
+}
+
+/// One write in the making.
+#[derive(Default)]
+struct Batch {
+    /// Where it goes.
+    begin: u64,
+    len: u64,
+    /// Encoded bytes, referred to by `pieces`.
+    scratch: Vec<u8>,
+    pieces: Vec<Piece>,
+    /// To be told when it is durable.
+    placed: Vec<Placed>,
+    done: Vec<Done>,
+    /// Whether a purge is in it, so that segments may be given back after it.
+    purged: bool,
+}
+
+/// Where the entries of one append came to lie.
+struct Placed {
+    group: Arc<Inner>,
+    append: u64,
+    places: Vec<(u64, Place)>,
+}
+
+enum Piece {
+    Scratch(usize, usize),
+    Bytes(Bytes),
+    Zeros(usize),
+}
+
+impl Batch {
+    fn scratch(&mut self, bytes: &[u8]) {
+        let at = self.scratch.len();
+        self.scratch.extend_from_slice(bytes);
+        self.len += bytes.len() as u64;
+        match self.pieces.last_mut() {
+            Some(Piece::Scratch(_, end)) if *end == at => *end = self.scratch.len(),
+            _ => self.pieces.push(Piece::Scratch(at, self.scratch.len())),
+        }
+    }
+
+    fn bytes(&mut self, bytes: &Bytes) {
+        if !bytes.is_empty() {
+            self.len += bytes.len() as u64;
+            self.pieces.push(Piece::Bytes(bytes.clone()));
+        }
+    }
+
+    fn pad(&mut self, to: u64) {
+        let n = (to - self.begin - self.len) as usize;
+        if n > 0 {
+            self.len += n as u64;
+            self.pieces.push(Piece::Zeros(n));
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.begin + self.len
+    }
+
+    fn clear(&mut self, begin: u64) {
+        self.begin = begin;
+        self.len = 0;
+        self.scratch.clear();
+        self.scratch.shrink_to(1 << 20);
+        self.pieces.clear();
+        self.purged = false;
+    }
+}
+
+/// Reports a panic of the writer as the end of the log.
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            fail(&self.0, WalError::Failed("the writer panicked".into()));
+        }
+    }
+}
+
+/// Ends the log: what is queued and what comes later gets `error`.
+fn fail(shared: &Shared, error: WalError) -> WalError {
+    shared.fatal.send_if_modified(|fatal| {
+        let first = fatal.is_none();
+        fatal.get_or_insert(error);
+        first
+    });
+    let jobs = {
+        let mut queue = shared.queue.lock();
+        queue.closed = true;
+        std::mem::take(&mut queue.jobs)
+    };
+    let error = shared.error();
+    for done in jobs.into_iter().filter_map(|job| job.done) {
+        done(Err(error.clone()));
+    }
+    error
+}
+
+impl Writer {
+    pub fn new(shared: Arc<Shared>, tail: Tail, shadows: BTreeMap<RangeId, Shadow>) -> Self {
+        let mut batch = Batch::default();
+        batch.clear(tail.offset.next_multiple_of(PAGE));
+        Self {
+            shared,
+            tail,
+            shadows,
+            batch,
+        }
+    }
+
+    pub fn run(mut self) {
+        let guard = Guard(self.shared.clone());
+        self.shared.segments.prepare();
+        while let Some(jobs) = self.wait() {
+            let mut jobs = jobs.into_iter();
+            while let Some(Job { group, what, mut done }) = jobs.next() {
+                let written = self.add(group, what).and_then(|()| {
+                    self.batch.done.extend(done.take());
+                    let last = jobs.len() == 0;
+                    if last || self.batch.len >= MAX_WRITE {
+                        self.flush()
+                    } else {
+                        Ok(())
+                    }
+                });
+                if let Err(error) = written {
+                    tracing::error!(%error, "the write-ahead log failed");
+                    let error = fail(&self.shared, WalError::Failed(error.to_string().into()));
+                    let waiting = std::mem::take(&mut self.batch.done);
+                    let queued = jobs.filter_map(|job| job.done);
+                    for done in waiting.into_iter().chain(done).chain(queued) {
+                        done(Err(error.clone()));
+                    }
+                    return;
+                }
+            }
+        }
+        drop(guard);
+    }
+
+    /// The next jobs; `None` at the end.
+    fn wait(&self) -> Option<Vec<Job>> {
+        let begin = Instant::now();
+        while !self.shared.ready.load(Ordering::Acquire) && begin.elapsed() < SPIN {
+            std::hint::spin_loop();
+        }
+        let mut queue = self.shared.queue.lock();
+        loop {
+            if !queue.jobs.is_empty() {
+                self.shared.ready.store(false, Ordering::Release);
+                return Some(std::mem::take(&mut queue.jobs));
+            }
+            if queue.closed {
+                return None;
+            }
+            self.shared.ready.store(false, Ordering::Release);
+            self.shared.wake.wait(&mut queue);
+        }
+    }
+
+    fn add(&mut self, group: RangeId, what: What) -> io::Result<()> {
+        match what {
+            What::Entries(entries, append, inner, committed) => {
+                let state = &mut self.shadow(group).state;
+                state.committed = state.committed.max(committed);
+                let mut places = Vec::with_capacity(entries.len());
+                for entry in entries {
+                    let place = self.add_entry(group, Kind::Entry, &entry)?;
+                    self.shadow(group).put(place.seq, entry.id);
+                    places.push((entry.id.index, place));
+                }
+                self.batch.placed.push(Placed {
+                    group: inner,
+                    append,
+                    places,
+                });
+            }
+            What::Vote(vote) => {
+                self.shadow(group).state.vote = Some(vote);
+                self.add_state(group)?;
+            }
+            What::Purge(upto, committed) => {
+                let shadow = self.shadow(group);
+                shadow.purge(upto);
+                shadow.state.committed = shadow.state.committed.max(committed);
+                self.add_state(group)?;
+                self.batch.purged = true;
+            }
+            What::Cut(keep) => {
+                self.add_record(group, Kind::Cut, &keep.to_le_bytes())?;
+                let shadow = self.shadow(group);
+                shadow.cut(keep);
+                // The term of what is last now is not at hand; recovery takes it from the entry itself.
+                shadow.state.last = match keep.checked_sub(1) {
+                    Some(index) if shadow.state.purged.is_none_or(|purged| purged.index < index) => {
+                        shadow.state.last.map(|last| LogId {
+                            index: last.index.min(index),
+                            ..last
+                        })
+                    }
+                    _ => shadow.state.purged,
+                };
+            }
+            What::Gone => {
+                self.add_record(group, Kind::Gone, &[])?;
+                self.shadows.remove(&group);
+                self.batch.purged = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn shadow(&mut self, group: RangeId) -> &mut Shadow {
+        self.shadows.entry(group).or_default()
+    }
+
+    fn add_state(&mut self, group: RangeId) -> io::Result<()> {
+        let state = self.shadow(group).state.encode();
+        self.add_record(group, Kind::State, &state)
+    }
+
+    fn add_record(&mut self, group: RangeId, kind: Kind, body: &[u8]) -> io::Result<()> {
+        self.make_room(body.len())?;
+        self.add_head(group, kind, body.len() as u32, format::crc(&[body]));
+        self.batch.scratch(body);
+        Ok(())
+    }
+
+    fn add_entry(&mut self, group: RangeId, kind: Kind, entry: &Encoded) -> io::Result<Place> {
+        self.make_room(entry.len as usize)?;
+        let offset = self.add_head(group, kind, entry.len, entry.crc);
+        self.batch.scratch(&entry.meta);
+        match &entry.body {
+            Body::Blank => {}
+            Body::Membership(bytes) => self.batch.bytes(bytes),
+            Body::Normal(payload) => {
+                self.batch.bytes(&payload.head);
+                for part in payload.parts.iter() {
+                    self.batch.bytes(part);
+                }
+            }
+        }
+        Ok(Place {
+            seq: self.tail.seq,
+            offset: offset as u32,
+            len: entry.len,
+        })
+    }
+
+    fn add_head(&mut self, group: RangeId, kind: Kind, len: u32, body_crc: u32) -> u64 {
+        self.batch.pad(format::align(self.batch.end()));
+        let offset = self.batch.end();
+        let mut head = Head {
+            crc: 0,
+            body_crc,
+            len,
+            seq: self.tail.seq,
+            chain: self.tail.chain,
+            synced: self.tail.synced,
+            group: group.0,
+            kind,
+        };
+        self.batch.scratch(&head.encode());
+        self.tail.chain = head.crc;
+        offset
+    }
+
+    /// Goes on to the next segment where this one has no room for a record. A record longer than a segment gets one of
+    /// its own, which grows.
+    fn make_room(&mut self, body: usize) -> io::Result<()> {
+        let end = format::align(self.batch.end()) + (HEAD + body) as u64;
+        let limit = self.shared.config.segment_bytes;
+        let empty = self.tail.offset <= PAGE && self.batch.end() <= PAGE;
+        if end <= limit || empty {
+            return Ok(());
+        }
+        // This one is durable before a byte of the next is written: where there is a next one, this one is whole.
+        self.flush()?;
+        let seq = self.tail.seq + 1;
+        let segment = self.until_space(|writer| writer.shared.segments.take(seq))?;
+        self.tail = Tail {
+            seq,
+            segment,
+            offset: 0,
+            synced: 0,
+            chain: self.tail.chain,
+        };
+        self.batch.clear(0);
+        let header = format::segment_header(SegmentHeader {
+            seq,
+            chain: self.tail.chain,
+        });
+        self.batch.scratch(&header);
+        // Small state never holds an old segment: each begins with all of it.
+        let states: Vec<_> = self.shadows.iter().map(|(id, s)| (*id, s.state.encode())).collect();
+        for (group, state) in states {
+            self.add_head(group, Kind::State, state.len() as u32, format::crc(&[&state]));
+            self.batch.scratch(&state);
+        }
+        self.shared.segments.prepare();
+        Ok(())
+    }
+
+    /// Makes the batch durable and tells everybody.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.batch.len > 0 {
+            let end = self.batch.end();
+            self.batch.pad(end.next_multiple_of(PAGE));
+            self.until_space(|writer| {
+                let batch = &writer.batch;
+                let slices = batch.pieces.iter().map(|piece| match piece {
+                    Piece::Scratch(from, to) => IoSlice::new(&batch.scratch[*from..*to]),
+                    Piece::Bytes(bytes) => IoSlice::new(bytes),
+                    Piece::Zeros(n) => IoSlice::new(&ZEROS[..*n]),
+                });
+                let mut slices: Vec<IoSlice<'_>> = slices.collect();
+                writer.tail.segment.file.write_all_vectored_at(&mut slices, batch.begin)
+            })?;
+            self.tail.segment.file.sync_data()?;
+            self.tail.offset = self.batch.end();
+            self.tail.synced = end as u32;
+        }
+        let purged = self.batch.purged;
+        self.batch.clear(self.tail.offset);
+        let cache_bytes = self.shared.config.cache_bytes;
+        for placed in self.batch.placed.drain(..) {
+            placed.group.written(&placed.places, placed.append, cache_bytes);
+        }
+        for done in self.batch.done.drain(..) {
+            done(Ok(()));
+        }
+        if purged {
+            self.collect();
+        }
+        Ok(())
+    }
+
+    /// Gives back segments in which nothing is needed any more. What made it so is durable.
+    fn collect(&mut self) {
+        let spans = self.shadows.values().filter_map(|shadow| shadow.spans.keys().next());
+        let needed = spans.min().copied().unwrap_or(self.tail.seq);
+        self.shared.segments.release_before(needed.min(self.tail.seq));
+    }
+
+    /// Tries until it is not the lack of space that it fails for, or the log is closed.
+    fn until_space<T>(&mut self, mut op: impl FnMut(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        let mut told = false;
+        loop {
+            match op(self) {
+                Err(error) if fs::is_full(&error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!("the disk is full: the write-ahead log waits for space");
+                    }
+                    let mut queue = self.shared.queue.lock();
+                    if queue.closed {
+                        return Err(error);
+                    }
+                    self.shared.wake.wait_for(&mut queue, RETRY);
+                }
+                done => return done,
+            }
+        }
+    }
+}
