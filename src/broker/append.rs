@@ -55,7 +55,11 @@ impl Broker {
                 head: group.head.finish().into(),
                 parts: group.parts.into(),
             };
-            match self.submit(group.range, command).await {
+            let submitted = match self.check_room() {
+                Ok(()) => self.submit(group.range, command).await,
+                Err(error) => Err(error),
+            };
+            match submitted {
                 Ok(answer) => pending.push((group.members, answer)),
                 Err(error) => refuse(&mut answers, &group.members, &error),
             }

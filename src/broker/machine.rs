@@ -193,6 +193,16 @@ impl PartitionMachine {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(_) if self.dropped.contains(&id.topic) => return Verdict::Gone,
             Entry::Vacant(new) => {
+                // A refusal leaves nothing behind, for a checkpoint holds partitions with records only.
+                if let Some(claim) = batch.claim()
+                    && let Judgement::OutOfOrder { expected } =
+                        ProducerTable::default().judge(claim, true, append.append_ms, append.producer_expiry_ms)
+                {
+                    return Verdict::OutOfOrder {
+                        expected,
+                        got: claim.first,
+                    };
+                }
                 self.view.topics.lock().insert(id.topic);
                 new.insert(Partition {
                     log: self.parts.logs.partition(id),
@@ -202,7 +212,7 @@ impl PartitionMachine {
                 })
             }
         };
-        let base_offset = partition.log.log_end();
+        let (log_start, base_offset) = partition.log.bounds();
         let now_ms = append.append_ms;
         if let Some(claim) = batch.claim() {
             let expiry_ms = append.producer_expiry_ms;
@@ -212,7 +222,7 @@ impl PartitionMachine {
                     return Verdict::Stored {
                         base_offset,
                         append_ms,
-                        log_start: partition.log.log_start(),
+                        log_start,
                         repeat: true,
                     };
                 }
@@ -255,7 +265,7 @@ impl PartitionMachine {
         Verdict::Stored {
             base_offset,
             append_ms: now_ms,
-            log_start: partition.log.log_start(),
+            log_start,
             repeat: false,
         }
     }

@@ -35,7 +35,7 @@ mod wakeups;
 #[cfg(test)]
 mod tests;
 
-use crate::log::{Logs, Offset, ReadError};
+use crate::log::{Health, Logs, Offset, ReadError};
 use crate::record::BatchHeader;
 use bytes::Bytes;
 use cluster::catalog::Catalog;
@@ -45,7 +45,7 @@ use cluster::range::ProposeError;
 use ranges::Ranges;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use wakeups::Wakeups;
 
@@ -240,6 +240,7 @@ pub struct Broker {
     wakeups: Arc<Wakeups>,
     metrics: Arc<Metrics>,
     budget: Arc<Semaphore>,
+    health: watch::Receiver<Health>,
     /// Producer ids taken from the catalog and not yet handed out.
     producer_ids: tokio::sync::Mutex<std::ops::Range<i64>>,
     stop: CancellationToken,
@@ -255,6 +256,7 @@ impl Broker {
         let broker = Arc::new(Self {
             node: parts.node,
             catalog: parts.catalog,
+            health: parts.logs.health(),
             logs: parts.logs,
             meta: parts.meta,
             ranges: Ranges::default(),

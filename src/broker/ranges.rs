@@ -2,6 +2,7 @@
 
 use super::Broker;
 use super::machine::{MachineParts, PartitionMachine, RangeView};
+use crate::log::Health;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use cluster::ids::RangeId;
@@ -132,6 +133,15 @@ impl Broker {
         match leader {
             None => Ok(held),
             Some(leader) => Err(not_leader(id, leader)),
+        }
+    }
+
+    /// Refuses what would grow logs that can't be written.
+    pub(super) fn check_room(&self) -> Result<(), ProposeError> {
+        match &*self.health.borrow() {
+            Health::Good => Ok(()),
+            Health::Full => Err(ProposeError::NoSpace),
+            Health::Failed(why) => Err(ProposeError::Fatal(why.clone())),
         }
     }
 

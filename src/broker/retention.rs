@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 /// Partitions trimmed by one command.
 const TRIMS: usize = 1000;
 
+/// Segments in a topic's retention time and bytes, at least.
+const ROLLS: u64 = 8;
+
 /// Runs until stopped.
 pub(super) async fn run(broker: Weak<Broker>, stop: CancellationToken) {
     let Some(interval) = broker.upgrade().map(|b| b.config.retention_interval) else {
@@ -38,7 +41,10 @@ impl Broker {
             for topic in left_over(&catalog, topics) {
                 self.drop_in_range(range, topic).await;
             }
-            for trims in expired(&catalog, &self.logs, range, now_ms).chunks(TRIMS) {
+            let (catalog, logs) = (catalog.clone(), self.logs.clone());
+            // Looks into index files.
+            let expired = tokio::task::spawn_blocking(move || expired(&catalog, &logs, range, now_ms)).await;
+            for trims in expired.unwrap_or_default().chunks(TRIMS) {
                 if let Err(error) = self.trim(range, trims.to_vec()).await {
                     tracing::info!(%range, %error, "retention postponed");
                     break;
@@ -66,6 +72,12 @@ fn expired(catalog: &State, logs: &Logs, range: RangeId, now_ms: i64) -> Vec<(Pa
                 index: index as u32,
             };
             if let Some(log) = logs.get(id) {
+                // Segments are let go whole: one that is still written must end before it outlives its records by far.
+                log.roll_if(
+                    now_ms,
+                    topic.retain_ms.map(|ms| ms / ROLLS),
+                    topic.retain_bytes.map(|bytes| bytes / ROLLS),
+                );
                 let to = log.retention_point(now_ms, topic.retain_ms, topic.retain_bytes);
                 if to > log.log_start() {
                     trims.push((id, to));

@@ -1,5 +1,6 @@
 //! Tests of the broker's parts.
 
 mod commands;
+mod machine;
 mod positions;
 mod producers;
