@@ -23,3 +23,4 @@ pub mod log;
 pub mod node;
 pub mod ql;
 pub mod record;
+pub mod shell;

@@ -107,6 +107,11 @@ impl Broker {
         self.ranges.get(range).map(|held| held.leadership)
     }
 
+    /// Resolves once this node leads the range; waits for it, briefly, while it is starting or electing.
+    pub async fn led_here(&self, range: RangeId) -> Result<(), ProposeError> {
+        self.leading(range).await.map(drop)
+    }
+
     /// A range that this node leads; waits for it, briefly, while it is starting or electing.
     pub(super) async fn leading(&self, id: RangeId) -> Result<Held, ProposeError> {
         if let Some(held) = self.ranges.get(id).filter(|held| held.leadership().here) {

@@ -163,6 +163,14 @@ impl Broker {
         }))
     }
 
+    /// When the leader took the batch that contains `offset`, milliseconds since the epoch, without reading the batch.
+    pub fn append_ms(&self, topic: &Topic, index: u32, offset: Offset) -> Result<Option<i64>, AccessError> {
+        match self.led(topic, index)?.log {
+            Some(log) => Ok(log.append_ms(offset)?),
+            None => Ok(None),
+        }
+    }
+
     /// KIP-320: (largest epoch not above `epoch`, first offset after it), `None` for an unknown one.
     pub fn epoch_end(&self, topic: &Topic, index: u32, epoch: i32) -> Result<Option<(i32, Offset)>, AccessError> {
         let led = self.led(topic, index)?;

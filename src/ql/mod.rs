@@ -16,7 +16,9 @@ pub mod value;
 
 pub use error::{Code, Error, ErrorKind, Span};
 pub use lexer::is_identifier;
-pub use parser::{MAX_DEPTH, MAX_SCRIPT, MAX_STATEMENTS, MAX_VALUES, Parameters, parse, parse_bytes, parse_literal};
+pub use parser::{
+    MAX_DEPTH, MAX_SCRIPT, MAX_STATEMENTS, MAX_VALUES, Parameters, is_complete, parse, parse_bytes, parse_literal,
+};
 pub use value::{Object, Value};
 
 #[cfg(test)]

@@ -95,8 +95,8 @@ fn next_time(broker: &Broker, topic: &Topic, cursor: &mut Cursor) -> Result<Opti
         if cursor.next >= marks.high_watermark {
             return Ok(None);
         }
-        match broker.batch_at(topic, cursor.partition, cursor.next) {
-            Ok(Some(batch)) => return Ok(Some(batch.append_ms)),
+        match broker.append_ms(topic, cursor.partition, cursor.next) {
+            Ok(Some(time)) => return Ok(Some(time)),
             // Retention was faster.
             Ok(None) | Err(AccessError::Read(ReadError::OutOfRange { .. }))
                 if broker.marks(topic, cursor.partition)?.log_start > cursor.next => {}
@@ -161,8 +161,8 @@ fn take_batch(
     let appended_ms = match header.timestamp_type() {
         TimestampType::LogAppendTime => header.max_timestamp,
         TimestampType::CreateTime => broker
-            .batch_at(topic, cursor.partition, cursor.next)?
-            .map_or(header.max_timestamp, |batch| batch.append_ms),
+            .append_ms(topic, cursor.partition, cursor.next.max(header.base_offset))?
+            .unwrap_or(header.max_timestamp),
     };
     while let Some(record) = records.next().map_err(|error| unreadable(&error))? {
         if record.offset < cursor.next {

@@ -42,20 +42,19 @@ impl Group {
 
     /// Adds a declaration, or says at once why it will be refused.
     pub(super) fn add(&mut self, declaration: Declaration) -> Result<(), ErrorKind> {
+        // Data of a topic dropped here goes in the broker's next round.
         let command = match declaration {
-            Declaration::DropTopic(_) => {
-                return Err(ErrorKind::InvalidGroup(
-                    "DROP TOPIC takes its messages along and cannot stand between BEGIN and COMMIT",
-                ));
-            }
-            // Its identity is only known once it is there.
-            Declaration::Command(Command::AlterTopic { topic, .. }) if self.before.topic_by_id(topic).is_none() => {
-                return Err(ErrorKind::InvalidGroup(
-                    "a topic declared since BEGIN cannot be altered before COMMIT",
-                ));
-            }
+            Declaration::DropTopic(topic) => Command::DropTopic { topic: topic.id },
             Declaration::Command(command) => command,
         };
+        // A topic's identity is only known once it is there.
+        if let Command::AlterTopic { topic, .. } | Command::DropTopic { topic } = &command
+            && self.before.topic_by_id(*topic).is_none()
+        {
+            return Err(ErrorKind::InvalidGroup(
+                "a topic declared since BEGIN cannot be altered or dropped before COMMIT",
+            ));
+        }
         self.pending.apply(command.clone())?;
         self.commands.push(command);
         Ok(())

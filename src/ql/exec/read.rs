@@ -16,10 +16,8 @@ use crate::broker::{AccessError, Position, PositionChange, PositionError};
 use crate::log::Offset;
 use cluster::catalog::Topic;
 use cluster::ids::PartitionId;
-use cluster::range::Leadership;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Messages answered where no LIMIT says otherwise.
 const DEFAULT_LIMIT: u64 = 100;
@@ -244,11 +242,8 @@ fn outcome(topic: &Topic, one_partition: bool, found: Vec<Found>, notes: Vec<Not
     }
 }
 
-/// How long a partition without a leader is waited for: a topic just declared may have no leader for a moment.
-const LEADER_WAIT: Duration = Duration::from_secs(5);
-
 impl Engine {
-    /// Waits until this node leads the partitions, as it will in a moment where nobody else does.
+    /// Waits, briefly, until this node leads the partitions: a topic just declared may have no leader for a moment.
     pub(super) async fn led_here(&self, topic: &Topic, partitions: std::ops::Range<u32>) -> Result<(), ErrorKind> {
         let mut ranges: Vec<_> = (partitions.start as usize..partitions.end as usize)
             .filter_map(|index| topic.partitions.get(index).copied())
@@ -256,12 +251,10 @@ impl Engine {
         ranges.sort_unstable();
         ranges.dedup();
         for range in ranges {
-            let Some(mut leadership) = self.broker.leadership(range) else {
-                continue;
-            };
-            let here = |now: &Leadership| now.here || now.leader.is_some_and(|leader| leader != self.settings.node);
-            // Whoever leads then, or nobody: the read itself says so.
-            let _ = tokio::time::timeout(LEADER_WAIT, leadership.wait_for(here)).await;
+            self.broker
+                .led_here(range)
+                .await
+                .map_err(|error| ErrorKind::Unavailable(error.to_string()))?;
         }
         Ok(())
     }

@@ -130,6 +130,38 @@ pub fn parse_bytes(script: &[u8], parameters: &Parameters) -> Result<Vec<Located
     parse(text, parameters)
 }
 
+/// Whether a script typed so far ends with a whole statement, so that a shell may run it: the last statement has its
+/// semicolon, no string is open, and no BEGIN waits for its end. A script that no further text can mend is whole too.
+pub fn is_complete(script: &str) -> bool {
+    let mut lexer = Lexer::new(script);
+    let (mut at_start, mut in_group) = (true, false);
+    loop {
+        match lexer.next() {
+            Ok((Token::End, _)) => return at_start && !in_group,
+            Ok((Token::Mark(';'), _)) => at_start = true,
+            Ok((Token::Word(word), _)) if at_start => {
+                at_start = false;
+                in_group = match word.to_ascii_uppercase().as_str() {
+                    "BEGIN" => true,
+                    "COMMIT" | "CANCEL" => false,
+                    _ => in_group,
+                };
+            }
+            Ok(_) => at_start = false,
+            // Only a string may still find its end.
+            Err(error) => {
+                return !error
+                    .span
+                    .is_some_and(|span| span.end == script.len() && opens_string(script, span));
+            }
+        }
+    }
+}
+
+fn opens_string(script: &str, span: Span) -> bool {
+    matches!(script.as_bytes().get(span.start), Some(b'\'' | b'"'))
+}
+
 /// Reads one literal, as parameters are given.
 pub fn parse_literal(source: &str) -> Result<Value, Error> {
     if source.len() > MAX_SCRIPT {

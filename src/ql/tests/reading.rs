@@ -308,3 +308,32 @@ fn secrets_are_not_printed_nor_debugged() {
     };
     assert_eq!(user.credential, Credential::Password(Secret::new("hunter2".to_owned())));
 }
+
+#[test]
+fn a_script_is_complete_at_its_last_semicolon() {
+    for complete in [
+        "",
+        "  -- nothing\n",
+        "USE NAMESPACE a;",
+        "a; b; -- end",
+        "CREATE t = { a: ';' };",
+        "BEGIN; a; COMMIT;",
+        "é",
+        "'\\x",
+    ] {
+        assert!(is_complete(complete), "{complete}");
+    }
+    for open in [
+        "USE NAMESPACE a",
+        "a; b",
+        "CREATE t = { a: 'x;",
+        "CREATE t = \"",
+        "BEGIN;",
+        "BEGIN; a;",
+        "BEGIN; a; COMMIT",
+        "-- a;\nb",
+        "'a\\",
+    ] {
+        assert!(!is_complete(open), "{open}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Where scripts are carried out.
+
+use crate::ql::exec::Scripts;
+use crate::ql::{self, Parameters};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// A store to run scripts on.
+pub enum Store {
+    /// A store of this process.
+    Local {
+        /// Its engine.
+        scripts: Arc<dyn Scripts>,
+        /// The runtime it lives in.
+        runtime: Handle,
+    },
+    /// A node reached over HTTP.
+    Remote(Remote),
+}
+
+/// Why a script brought no outcomes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The script was refused, or one of its statements failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The store cannot be reached.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl Store {
+    /// Carries out a script; its outcomes as text.
+    pub(super) fn execute(&self, script: &str, parameters: &BTreeMap<String, String>) -> Result<String, StoreError> {
+        match self {
+            Self::Local { scripts, runtime } => {
+                let parameters = literals(parameters)?;
+                let running = scripts.execute(script.to_owned().into(), parameters);
+                let outcomes = runtime
+                    .block_on(running)
+                    .map_err(|error| StoreError::Failed(error.to_string()))?;
+                let mut text = String::new();
+                for outcome in &outcomes {
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "{outcome}");
+                }
+                Ok(text)
+            }
+            Self::Remote(remote) => remote.execute(script, parameters),
+        }
+    }
+}
+
+fn literals(parameters: &BTreeMap<String, String>) -> Result<Parameters, StoreError> {
+    let read = |(name, source): (&String, &String)| match ql::parse_literal(source) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(error) => Err(StoreError::Failed(format!("the parameter ${name}: {error}"))),
+    };
+    parameters.iter().map(read).collect()
+}
+
+/// A node at an address.
+pub struct Remote {
+    agent: ureq::Agent,
+    address: String,
+}
+
+impl Remote {
+    /// The node whose HTTP port is at `address`, `host:port`.
+    pub fn new(address: impl Into<String>) -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            .user_agent(concat!("tessaridb/", env!("CARGO_PKG_VERSION")))
+            // Scripts go to the node itself; its address is not one that a proxy could know.
+            .proxy(None);
+        Self {
+            agent: config.build().into(),
+            address: address.into(),
+        }
+    }
+
+    fn execute(&self, script: &str, parameters: &BTreeMap<String, String>) -> Result<String, StoreError> {
+        let unusable = |error: &dyn std::fmt::Display| StoreError::Unusable(format!("{}: {error}", self.address));
+        let body = serde_json::json!({ "script": script, "parameters": parameters }).to_string();
+        let mut response = self
+            .agent
+            .post(format!("http://{}/script", self.address))
+            .header("Content-Type", "application/json")
+            .header("Accept", "text/plain")
+            .send(&body)
+            .map_err(|error| unusable(&error))?;
+        // An answer may be larger than the messages in it: as text, bytes take two digits each.
+        let text = response
+            .body_mut()
+            .with_config()
+            .limit(ANSWER_LIMIT)
+            .read_to_string()
+            .map_err(|error| unusable(&error))?;
+        if response.status().is_success() {
+            return Ok(text);
+        }
+        match serde_json::from_str::<Failure>(&text) {
+            Ok(failure) => Err(StoreError::Failed(failure.error)),
+            Err(_) => Err(unusable(&format_args!("not a tessaridb node ({})", response.status()))),
+        }
+    }
+}
+
+/// Bytes of an answer that are read.
+const ANSWER_LIMIT: u64 = 1 << 30;
+
+#[derive(serde::Deserialize)]
+struct Failure {
+    error: String,
+}
