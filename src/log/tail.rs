@@ -83,7 +83,8 @@ impl Tail {
         for batch in self.from(slice.next) {
             let len = batch.len();
             let fits = slice.bytes.saturating_add(len) <= max_bytes;
-            if !fits && !(first_whole && slice.bytes == 0) {
+            let whole = first_whole && slice.bytes == 0;
+            if !fits && !whole {
                 break;
             }
             for part in [&batch.head, &batch.rest] {
@@ -101,8 +102,11 @@ impl Tail {
     /// Drops the first batches for which `gone` holds; what they cost.
     pub fn drop_while(&mut self, gone: impl Fn(&TailBatch) -> bool) -> usize {
         let mut cost = 0;
-        while let Some(batch) = self.batches.pop_front_if(|batch| gone(batch)) {
+        while let Some(batch) = self.batches.front()
+            && gone(batch)
+        {
             cost += batch.cost();
+            self.batches.pop_front();
         }
         if self.batches.is_empty() && self.batches.capacity() > KEEP {
             self.batches = VecDeque::new();
