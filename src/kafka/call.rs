@@ -2,7 +2,11 @@
 
 use super::config::KafkaConfig;
 use super::endpoints::{Endpoint, advertised, canonical};
+use super::fetch_sessions::FetchSessions;
+use super::memory::Memory;
 use super::names::Names;
+use super::pool::Pool;
+use super::table::Api;
 use crate::broker::Broker;
 use crate::groups::Coordinator;
 use cluster::catalog::{Catalog, State};
@@ -10,6 +14,8 @@ use cluster::ids::NodeId;
 use kafka_protocol::protocol::StrBytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio_util::sync::CancellationToken;
 
 /// What all connections of a node share.
 pub(crate) struct Shared {
@@ -23,6 +29,25 @@ pub(crate) struct Shared {
     pub broker: Arc<Broker>,
     /// The group coordinator.
     pub groups: Arc<Coordinator>,
+    /// What requests may hold.
+    pub memory: Memory,
+    /// Frame buffers.
+    pub buffers: Arc<Pool>,
+    /// Fetch sessions (KIP-227).
+    pub sessions: FetchSessions,
+    /// Cancelled when the node stops: nothing is waited for any more.
+    pub stopping: CancellationToken,
+}
+
+impl Shared {
+    /// The largest frame a connection may send now.
+    pub(crate) fn frame_limit(&self, peer: &Peer) -> usize {
+        if peer.trusted {
+            self.config.max_frame
+        } else {
+            self.config.max_frame_before_sign_in
+        }
+    }
 }
 
 /// One client connection.
@@ -32,6 +57,8 @@ pub(crate) struct Peer {
     pub remote: SocketAddr,
     /// The address the client reached.
     pub local: SocketAddr,
+    /// Signed in, or on a port that asks for no sign-in.
+    pub trusted: bool,
 }
 
 /// One request.
@@ -40,13 +67,22 @@ pub(crate) struct Call {
     pub shared: Arc<Shared>,
     /// The connection it came on.
     pub peer: Arc<Peer>,
+    /// Its row in the table.
+    pub api: &'static Api,
     /// Version of the request, and of the answer.
     pub version: i16,
+    /// Comes back in the answer.
+    pub correlation: i32,
     /// What the client calls itself.
     pub client_id: Option<StrBytes>,
 }
 
 impl Call {
+    /// The store.
+    pub fn broker(&self) -> &Broker {
+        &self.shared.broker
+    }
+
     /// The catalog.
     pub fn catalog(&self) -> &Catalog {
         self.shared.broker.catalog()
@@ -75,4 +111,10 @@ impl Call {
             .into_iter()
             .collect()
     }
+}
+
+/// Milliseconds since the epoch.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,13 +1,12 @@
 //! What the front door can be told.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How the Kafka port behaves.
 #[derive(Clone, Debug)]
 pub struct KafkaConfig {
-    /// Where to listen (`--kafka`).
-    pub listen: SocketAddr,
+    /// Where to listen (`--kafka`): host and port; port 0 takes a free one.
+    pub listen: String,
     /// Host and port told to clients (`--kafka-advertise`); `None`: the address the client reached.
     pub advertise: Option<(String, u16)>,
     /// Namespace and database in which a bare topic name is looked up (`--kafka-database`).
@@ -16,6 +15,12 @@ pub struct KafkaConfig {
     pub cluster_id: String,
     /// Whether records are walked before they are accepted (`--kafka-validate`); else only their header is checked.
     pub walk_records: bool,
+    /// Largest batch in bytes as sent, where the topic says nothing (`max.message.bytes`). Default 1 MiB + 12.
+    pub max_message_bytes: u32,
+    /// Bytes after which a segment file is closed, as clients are told. Default 512 MiB.
+    pub segment_bytes: u64,
+    /// The data folder, as DescribeLogDirs names it.
+    pub log_dir: String,
     /// Largest frame in bytes. Default 100 MiB; minimum 1 KiB.
     pub max_frame: usize,
     /// Largest frame before sign-in, where sign-in is required. Default 512 KiB.
@@ -44,13 +49,16 @@ pub struct KafkaConfig {
 
 impl KafkaConfig {
     /// The defaults for an address.
-    pub fn new(listen: SocketAddr, cluster_id: String) -> Self {
+    pub fn new(listen: String, cluster_id: String) -> Self {
         Self {
             listen,
             advertise: None,
             database: None,
             cluster_id,
             walk_records: true,
+            max_message_bytes: 1_048_588,
+            segment_bytes: 512 << 20,
+            log_dir: "data".into(),
             max_frame: 100 << 20,
             max_frame_before_sign_in: 512 << 10,
             request_memory: 512 << 20,

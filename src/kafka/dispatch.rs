@@ -1,27 +1,27 @@
-//! From a checked frame to its handler.
+//! From a request to its handler.
 
 use super::call::Call;
-use super::handlers::groups;
+use super::guard;
+use super::handlers::{admin_topics, api_versions, cluster_info, configs, fetch, groups, list_offsets, metadata};
+use super::handlers::{produce, producer_ids};
+use super::memory::Held;
+use super::reply::{Answer, Refusal, encode};
 use super::table::Api;
-use bytes::{BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::{ApiKey, ResponseHeader};
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::{Decodable, Encodable};
+use std::future::Future;
 
-/// Why a request is not answered; its connection is closed, as there is no answer the client could read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// The body is not what its key and version say.
-    #[error("the body cannot be read: {0}")]
-    Body(String),
-    /// The body ends before the frame does.
-    #[error("{0} bytes are left over")]
-    Trailing(usize),
-    /// The response does not fit its version: ours to mend.
-    #[error("the answer cannot be written: {0}")]
-    Answer(String),
-    /// Not in the table.
-    #[error("the request is not served")]
-    NotServed,
+/// Decoded requests below this size are not worth a permit of their own.
+const SMALL: usize = 64 << 10;
+
+/// How far a request has come.
+pub(crate) enum Done {
+    /// Its answer is there.
+    Answered(Answer),
+    /// Its place among the connection's produces is fixed; the answer comes later.
+    Submitted(BoxFuture<'static, Answer>),
 }
 
 /// A body that the guard has passed.
@@ -29,55 +29,83 @@ pub(crate) fn decode<T: Decodable>(version: i16, mut body: Bytes) -> Result<T, R
     let request = T::decode(&mut body, version).map_err(|e| Refusal::Body(e.to_string()))?;
     match body.len() {
         0 => Ok(request),
-        left => Err(Refusal::Trailing(left)),
+        left => Err(guard::Lie::Trailing(left).into()),
     }
 }
 
-/// The framed answer: length, header, body.
-pub(crate) fn encode<T: Encodable>(
-    api: &Api,
-    version: i16,
-    correlation: i32,
-    response: &T,
-) -> Result<BytesMut, Refusal> {
-    let mut out = BytesMut::with_capacity(512);
-    out.put_i32(0);
-    ResponseHeader::default()
-        .with_correlation_id(correlation)
-        .encode(&mut out, api.response_header(version))
-        .and_then(|()| response.encode(&mut out, version))
-        .map_err(|e| Refusal::Answer(e.to_string()))?;
-    let len = i32::try_from(out.len() - 4).map_err(|e| Refusal::Answer(e.to_string()))?;
-    out[..4].copy_from_slice(&len.to_be_bytes());
-    Ok(out)
+/// ApiVersions in a version that is not known (KIP-511).
+pub(crate) fn unsupported_api_versions(api: &Api, correlation: i32) -> Result<BytesMut, Refusal> {
+    encode(api, 0, correlation, &api_versions::unsupported())
 }
 
-/// Runs a request whose answer is encoded whole.
-pub(crate) async fn run(call: &Call, api: &Api, correlation: i32, body: Bytes) -> Result<BytesMut, Refusal> {
-    let version = call.version;
-    // One arm a key: decode, answer, encode.
-    macro_rules! answer {
-        ($handler:path) => {
-            encode(
-                api,
-                version,
-                correlation,
-                &Box::pin($handler(call, decode(version, body)?)).await,
-            )
-        };
+/// Checks, decodes and runs a request.
+pub(crate) async fn execute(call: Call, body: Bytes, held: &mut Held) -> Result<Done, Refusal> {
+    let checked = guard::check(call.api, call.version, &body)?;
+    if checked.memory > SMALL {
+        call.shared.memory.grow(held, checked.memory).await;
     }
-    match api.key {
-        ApiKey::FindCoordinator => answer!(groups::find_coordinator),
-        ApiKey::JoinGroup => answer!(groups::join_group),
-        ApiKey::SyncGroup => answer!(groups::sync_group),
-        ApiKey::Heartbeat => answer!(groups::heartbeat),
-        ApiKey::LeaveGroup => answer!(groups::leave_group),
-        ApiKey::OffsetCommit => answer!(groups::offset_commit),
-        ApiKey::OffsetFetch => answer!(groups::offset_fetch),
-        ApiKey::DescribeGroups => answer!(groups::describe_groups),
-        ApiKey::ListGroups => answer!(groups::list_groups),
-        ApiKey::DeleteGroups => answer!(groups::delete_groups),
-        ApiKey::OffsetDelete => answer!(groups::offset_delete),
-        _ => Err(Refusal::NotServed),
+    match call.api.key {
+        ApiKey::Produce => {
+            let request = decode(call.version, body)?;
+            produce::submit(call, request).await.map(Done::Submitted)
+        }
+        ApiKey::Fetch => {
+            let request = decode(call.version, body)?;
+            Box::pin(fetch::fetch(&call, request)).await.map(Done::Answered)
+        }
+        _ => Box::pin(run(&call, body)).await.map(Answer::Whole).map(Done::Answered),
+    }
+}
+
+/// Decodes, answers, encodes.
+async fn answer<'a, Q, R, F>(
+    call: &'a Call,
+    body: Bytes,
+    handler: impl FnOnce(&'a Call, Q) -> F,
+) -> Result<BytesMut, Refusal>
+where
+    Q: Decodable,
+    R: Encodable,
+    F: Future<Output = R>,
+{
+    let request = decode(call.version, body)?;
+    let response = Box::pin(handler(call, request)).await;
+    encode(call.api, call.version, call.correlation, &response)
+}
+
+/// Requests whose answer is encoded whole.
+async fn run(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
+    match call.api.key {
+        ApiKey::ListOffsets => answer(call, body, list_offsets::list_offsets).await,
+        ApiKey::Metadata => answer(call, body, metadata::metadata).await,
+        ApiKey::OffsetCommit => answer(call, body, groups::offset_commit).await,
+        ApiKey::OffsetFetch => answer(call, body, groups::offset_fetch).await,
+        ApiKey::FindCoordinator => answer(call, body, groups::find_coordinator).await,
+        ApiKey::JoinGroup => answer(call, body, groups::join_group).await,
+        ApiKey::Heartbeat => answer(call, body, groups::heartbeat).await,
+        ApiKey::LeaveGroup => answer(call, body, groups::leave_group).await,
+        ApiKey::SyncGroup => answer(call, body, groups::sync_group).await,
+        ApiKey::DescribeGroups => answer(call, body, groups::describe_groups).await,
+        ApiKey::ListGroups => answer(call, body, groups::list_groups).await,
+        ApiKey::ApiVersions => answer(call, body, api_versions::api_versions).await,
+        ApiKey::CreateTopics => answer(call, body, admin_topics::create_topics).await,
+        ApiKey::DeleteTopics => answer(call, body, admin_topics::delete_topics).await,
+        ApiKey::DeleteRecords => answer(call, body, admin_topics::delete_records).await,
+        ApiKey::InitProducerId => answer(call, body, producer_ids::init_producer_id).await,
+        ApiKey::OffsetForLeaderEpoch => answer(call, body, list_offsets::offset_for_leader_epoch).await,
+        ApiKey::DescribeAcls => answer(call, body, cluster_info::describe_acls).await,
+        ApiKey::DescribeConfigs => answer(call, body, configs::describe_configs).await,
+        ApiKey::AlterConfigs => answer(call, body, configs::alter_configs).await,
+        ApiKey::DescribeLogDirs => answer(call, body, cluster_info::describe_log_dirs).await,
+        ApiKey::CreatePartitions => answer(call, body, admin_topics::create_partitions).await,
+        ApiKey::DeleteGroups => answer(call, body, groups::delete_groups).await,
+        ApiKey::IncrementalAlterConfigs => answer(call, body, configs::incremental_alter_configs).await,
+        ApiKey::ListPartitionReassignments => answer(call, body, cluster_info::list_partition_reassignments).await,
+        ApiKey::OffsetDelete => answer(call, body, groups::offset_delete).await,
+        ApiKey::DescribeCluster => answer(call, body, cluster_info::describe_cluster).await,
+        key => Err(Refusal::NotServed {
+            key: key as i16,
+            version: call.version,
+        }),
     }
 }

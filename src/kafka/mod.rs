@@ -12,13 +12,29 @@
 
 mod call;
 mod config;
+mod connection;
 mod dispatch;
 mod endpoints;
 mod errors;
+mod fetch_response;
+mod fetch_sessions;
+mod frame;
+mod guard;
 mod handlers;
+mod memory;
 mod names;
+mod partitions;
+mod pool;
+mod pulse;
+mod registry;
+mod reply;
+mod schema;
+mod server;
 mod table;
+mod topic_configs;
+mod write;
 
 pub use config::KafkaConfig;
-pub use names::{NameError, Names};
+pub use names::{NameError, Names, Parts};
+pub use server::KafkaServer;
 pub use table::{Api, TABLE};

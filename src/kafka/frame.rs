@@ -1,0 +1,179 @@
+//! Frames: a 32-bit length, then so many bytes.
+
+use super::memory::{Held, Memory};
+use super::pool::Pool;
+use super::pulse::Pulse;
+use bytes::{BufMut, Bytes};
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// What is read ahead at most: one system call then brings length and content of a small frame.
+const AHEAD: usize = 8 << 10;
+/// Memory a claimed length alone may take; more only as bytes arrive.
+const TRUSTED: usize = 64 << 10;
+/// What a connection that has sent larger frames is trusted with.
+const MOST_TRUSTED: usize = 4 << 20;
+
+/// Why no frame came.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameError {
+    /// The client closed between two frames.
+    #[error("closed by the client")]
+    End,
+    /// The client closed within a frame.
+    #[error("closed by the client within a frame")]
+    Cut,
+    /// No frame has that length.
+    #[error("a frame of {length} bytes where 1 to {limit} are taken{}", .hint.map(|h| format!(": {h}")).unwrap_or_default())]
+    Length {
+        /// The length claimed.
+        length: i32,
+        /// The limit.
+        limit: usize,
+        /// What the bytes look like.
+        hint: Option<&'static str>,
+    },
+    /// The connection broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A frame and the memory it holds.
+pub(crate) struct Frame {
+    /// What follows the length.
+    pub bytes: Bytes,
+    /// Given back when the request is answered.
+    pub held: Held,
+}
+
+/// Reads the frames of one connection.
+pub(crate) struct FrameReader {
+    ahead: Vec<u8>,
+    taken: usize,
+    trusted: usize,
+    pool: Arc<Pool>,
+}
+
+impl FrameReader {
+    pub(crate) fn new(pool: Arc<Pool>) -> Self {
+        Self {
+            ahead: Vec::new(),
+            taken: 0,
+            trusted: TRUSTED,
+            pool,
+        }
+    }
+
+    /// Bytes read ahead and not used.
+    fn left(&self) -> usize {
+        self.ahead.len() - self.taken
+    }
+
+    /// The next frame, of at most `limit` bytes.
+    pub(crate) async fn next<R: AsyncRead + Unpin>(
+        &mut self,
+        source: &mut R,
+        limit: usize,
+        memory: &Memory,
+        pulse: &Pulse,
+    ) -> Result<Frame, FrameError> {
+        let prefix = self.length(source, pulse).await?;
+        let length = i32::from_be_bytes(prefix);
+        if length <= 0 || length as usize > limit {
+            let hint = hint(prefix);
+            return Err(FrameError::Length { length, limit, hint });
+        }
+        let length = length as usize;
+        let mut held = Held::default();
+        if self.left() >= length {
+            pulse.frame_waits();
+            memory.grow(&mut held, length).await;
+            let bytes = Bytes::copy_from_slice(&self.ahead[self.taken..self.taken + length]);
+            self.taken += length;
+            return Ok(Frame { bytes, held });
+        }
+        let mut room = length.min(self.trusted);
+        pulse.frame_waits();
+        memory.grow(&mut held, room).await;
+        let mut buffer = self.pool.take(room);
+        // Less than the room, and than the frame, was read ahead.
+        buffer.buffer().extend_from_slice(&self.ahead[self.taken..]);
+        self.ahead.clear();
+        self.taken = 0;
+        loop {
+            let have = buffer.buffer().len();
+            if have == length {
+                break;
+            }
+            if have == room {
+                let more = length.min(room * 8);
+                pulse.frame_waits();
+                memory.grow(&mut held, more - room).await;
+                buffer.grow(more);
+                room = more;
+            }
+            pulse.frame_moves();
+            if source.read_buf(&mut buffer.buffer().limit(room - have)).await? == 0 {
+                return Err(FrameError::Cut);
+            }
+        }
+        pulse.frame_waits();
+        self.trusted = self.trusted.max(length.min(MOST_TRUSTED));
+        Ok(Frame {
+            bytes: buffer.freeze(),
+            held,
+        })
+    }
+
+    async fn length<R: AsyncRead + Unpin>(&mut self, source: &mut R, pulse: &Pulse) -> Result<[u8; 4], FrameError> {
+        while self.left() < 4 {
+            self.ahead.drain(..self.taken);
+            self.taken = 0;
+            if self.ahead.is_empty() {
+                pulse.frame_waits();
+                // A connection that never spoke has no buffer.
+                if self.ahead.capacity() == 0 {
+                    let mut first = [0; 1];
+                    if source.read(&mut first).await? == 0 {
+                        return Err(FrameError::End);
+                    }
+                    self.ahead.reserve_exact(AHEAD);
+                    self.ahead.push(first[0]);
+                    continue;
+                }
+            } else {
+                pulse.frame_moves();
+            }
+            let room = AHEAD - self.ahead.len();
+            if source.read_buf(&mut (&mut self.ahead).limit(room)).await? == 0 {
+                return Err(match self.ahead.is_empty() {
+                    true => FrameError::End,
+                    false => FrameError::Cut,
+                });
+            }
+        }
+        let at = self.taken;
+        self.taken += 4;
+        Ok([
+            self.ahead[at],
+            self.ahead[at + 1],
+            self.ahead[at + 2],
+            self.ahead[at + 3],
+        ])
+    }
+}
+
+/// What a senseless length looks like.
+fn hint(prefix: [u8; 4]) -> Option<&'static str> {
+    match &prefix {
+        [0x16, 0x03, ..] => Some("a TLS client on a plain-text port"),
+        b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PRI " => Some("an HTTP client on the Kafka port"),
+        b"*1\r\n" | b"*2\r\n" | b"*3\r\n" => Some("a RESP client on the Kafka port"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "frame_test.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! What tools ask about the store: DescribeCluster (60), DescribeLogDirs (35), DescribeAcls (29),
+//! ListPartitionReassignments (46).
+
+use super::metadata::CLUSTER_OPERATIONS;
+use crate::kafka::call::Call;
+use crate::kafka::partitions::{self, NO_BROKER};
+use cluster::catalog::Topic;
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+use kafka_protocol::messages::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use kafka_protocol::messages::{
+    BrokerId, DescribeAclsRequest, DescribeAclsResponse, DescribeClusterRequest, DescribeClusterResponse,
+    DescribeLogDirsRequest, DescribeLogDirsResponse, ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse, TopicName,
+};
+use kafka_protocol::protocol::StrBytes;
+
+/// KIP-919: brokers, or controllers. Ours are one.
+const BROKERS: i8 = 1;
+const CONTROLLERS: i8 = 2;
+
+pub(crate) async fn describe_cluster(call: &Call, request: DescribeClusterRequest) -> DescribeClusterResponse {
+    if call.version >= 1 && request.endpoint_type != BROKERS {
+        let error = match request.endpoint_type {
+            CONTROLLERS => ResponseError::MismatchedEndpointType,
+            _ => ResponseError::UnsupportedEndpointType,
+        };
+        return DescribeClusterResponse::default()
+            .with_error_code(error.code())
+            .with_error_message(Some(StrBytes::from_static_str("this is a broker's port")));
+    }
+    let state = call.view();
+    let endpoints = call.endpoints(&state);
+    let response = DescribeClusterResponse::default()
+        .with_cluster_id(StrBytes::from_string(call.shared.config.cluster_id.clone()))
+        .with_controller_id(BrokerId(endpoints.first().map_or(NO_BROKER, |e| e.broker)))
+        .with_brokers(
+            endpoints
+                .into_iter()
+                .map(|e| {
+                    DescribeClusterBroker::default()
+                        .with_broker_id(BrokerId(e.broker))
+                        .with_host(StrBytes::from_string(e.host))
+                        .with_port(i32::from(e.port))
+                })
+                .collect(),
+        );
+    match request.include_cluster_authorized_operations {
+        true => response.with_cluster_authorized_operations(CLUSTER_OPERATIONS),
+        false => response,
+    }
+}
+
+/// One folder; topics that are not there are left out, as in Kafka.
+pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+    let state = call.view();
+    let describe = |topic: &Topic, name: TopicName, asked: Option<Vec<i32>>| {
+        let all = asked.unwrap_or_else(|| (0..topic.partitions.len() as i32).collect());
+        let partitions = all.into_iter().filter_map(|partition| {
+            let index = partitions::index(topic, partition).ok()?;
+            let marks = call.broker().marks(topic, index).ok()?;
+            Some(
+                DescribeLogDirsPartition::default()
+                    .with_partition_index(partition)
+                    .with_partition_size(i64::try_from(marks.size).unwrap_or(i64::MAX)),
+            )
+        });
+        DescribeLogDirsTopic::default()
+            .with_name(name)
+            .with_partitions(partitions.collect())
+    };
+    let topics = match request.topics {
+        None => state
+            .topics()
+            .map(|t| describe(t, TopicName(StrBytes::from_string(t.full_name())), None))
+            .collect(),
+        Some(asked) => asked
+            .into_iter()
+            .filter_map(|asked| {
+                let topic = call.shared.names.topic(&state, &asked.topic).ok()?;
+                Some(describe(topic, asked.topic, Some(asked.partitions)))
+            })
+            .collect(),
+    };
+    DescribeLogDirsResponse::default().with_results(vec![
+        DescribeLogDirsResult::default()
+            .with_log_dir(StrBytes::from_string(call.shared.config.log_dir.clone()))
+            .with_topics(topics),
+    ])
+}
+
+/// An open store has no grants to tell.
+pub(crate) async fn describe_acls(_call: &Call, _request: DescribeAclsRequest) -> DescribeAclsResponse {
+    DescribeAclsResponse::default()
+        .with_error_code(ResponseError::SecurityDisabled.code())
+        .with_error_message(Some(StrBytes::from_static_str("the store is open: it has no users")))
+}
+
+/// Nothing is ever under way in Kafka's sense.
+pub(crate) async fn list_partition_reassignments(
+    _call: &Call,
+    _request: ListPartitionReassignmentsRequest,
+) -> ListPartitionReassignmentsResponse {
+    ListPartitionReassignmentsResponse::default()
+}

@@ -1,0 +1,139 @@
+//! Metadata (3): brokers, topics, who leads what.
+
+use crate::kafka::call::Call;
+use crate::kafka::errors;
+use crate::kafka::partitions::{Leaders, NO_BROKER, NO_EPOCH};
+use cluster::catalog::{State, Topic};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::protocol::StrBytes;
+use std::collections::HashSet;
+use std::future::{Future, ready};
+
+/// Bits of READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+const TOPIC_OPERATIONS: i32 = 3576;
+/// Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
+pub(super) const CLUSTER_OPERATIONS: i32 = 8096;
+
+/// Topics are never created here, whatever `allow_auto_topic_creation` says.
+pub(crate) fn metadata(call: &Call, request: MetadataRequest) -> impl Future<Output = MetadataResponse> {
+    ready(answer(call, request))
+}
+
+fn answer(call: &Call, request: MetadataRequest) -> MetadataResponse {
+    let state = call.view();
+    let endpoints = call.endpoints(&state);
+    let controller = endpoints.first().map_or(NO_BROKER, |e| e.broker);
+    let brokers = endpoints
+        .into_iter()
+        .map(|e| {
+            MetadataResponseBroker::default()
+                .with_node_id(BrokerId(e.broker))
+                .with_host(StrBytes::from_string(e.host))
+                .with_port(i32::from(e.port))
+        })
+        .collect();
+    let mut topics = Topics {
+        call,
+        state: &state,
+        leaders: Leaders::new(call, &state),
+        operations: request.include_topic_authorized_operations,
+    };
+    let topics = match request.topics {
+        // Version 0 has no null.
+        Some(asked) if !(asked.is_empty() && call.version == 0) => topics.asked(asked),
+        _ => topics.all(),
+    };
+    let mut response = MetadataResponse::default()
+        .with_brokers(brokers)
+        .with_cluster_id(Some(StrBytes::from_string(call.shared.config.cluster_id.clone())))
+        .with_controller_id(BrokerId(controller))
+        .with_topics(topics);
+    if (8..=10).contains(&call.version) && request.include_cluster_authorized_operations {
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS;
+    }
+    response
+}
+
+struct Topics<'a> {
+    call: &'a Call,
+    state: &'a State,
+    leaders: Leaders<'a>,
+    operations: bool,
+}
+
+impl Topics<'_> {
+    fn all(&mut self) -> Vec<MetadataResponseTopic> {
+        let state = self.state;
+        let named = |topic: &Topic| StrBytes::from_string(topic.full_name());
+        state.topics().map(|topic| self.describe(topic, named(topic))).collect()
+    }
+
+    fn asked(&mut self, asked: Vec<MetadataRequestTopic>) -> Vec<MetadataResponseTopic> {
+        // Versions 10 and 11 have the fields but not the meaning (KAFKA-12701).
+        if self.call.version < 12 && asked.iter().any(|t| t.name.is_none() || !t.topic_id.is_nil()) {
+            let refuse = |t: MetadataRequestTopic| {
+                failed(t.name.or(Some(TopicName::default())), ResponseError::InvalidRequest).with_topic_id(t.topic_id)
+            };
+            return asked.into_iter().map(refuse).collect();
+        }
+        let mut seen = HashSet::with_capacity(asked.len());
+        asked
+            .into_iter()
+            .filter(|t| seen.insert((t.name.clone(), t.topic_id)))
+            .map(|t| self.one(t))
+            .collect()
+    }
+
+    fn one(&mut self, asked: MetadataRequestTopic) -> MetadataResponseTopic {
+        if !asked.topic_id.is_nil() {
+            return match self.state.topic_by_uuid(asked.topic_id) {
+                Some(topic) => self.describe(topic, StrBytes::from_string(topic.full_name())),
+                None => failed(None, ResponseError::UnknownTopicId).with_topic_id(asked.topic_id),
+            };
+        }
+        let Some(name) = asked.name else {
+            return failed(None, ResponseError::InvalidRequest);
+        };
+        match self.call.shared.names.topic(self.state, &name) {
+            // As asked: a client that says `orders` is not told of `shop.orders.orders`.
+            Ok(topic) => self.describe(topic, name.0),
+            Err(error) => failed(Some(name), errors::name(error)),
+        }
+    }
+
+    fn describe(&mut self, topic: &Topic, name: StrBytes) -> MetadataResponseTopic {
+        let partitions = topic.partitions.iter().zip(0..).map(|(range, index)| {
+            let partition = MetadataResponsePartition::default().with_partition_index(index);
+            match self.leaders.of(*range) {
+                Some((broker, epoch)) => partition
+                    .with_leader_id(BrokerId(broker))
+                    .with_leader_epoch(epoch)
+                    .with_replica_nodes(vec![BrokerId(broker)])
+                    .with_isr_nodes(vec![BrokerId(broker)]),
+                None => partition
+                    .with_error_code(ResponseError::LeaderNotAvailable.code())
+                    .with_leader_id(BrokerId(NO_BROKER))
+                    .with_leader_epoch(NO_EPOCH),
+            }
+        });
+        let response = MetadataResponseTopic::default()
+            .with_name(Some(TopicName(name)))
+            .with_topic_id(topic.uuid)
+            .with_partitions(partitions.collect());
+        match self.operations {
+            true => response.with_topic_authorized_operations(TOPIC_OPERATIONS),
+            false => response,
+        }
+    }
+}
+
+fn failed(name: Option<TopicName>, error: ResponseError) -> MetadataResponseTopic {
+    MetadataResponseTopic::default()
+        .with_name(name)
+        .with_error_code(error.code())
+}

@@ -1,0 +1,329 @@
+//! Produce (0): batches in, offsets out.
+//!
+//! ```text
+//!   submit:  decode -> names -> each batch validated -> Broker::append (order fixed here)
+//!   answer:  durable and applied -> offsets, in request order
+//! ```
+//!
+//! A partition's refusal concerns that partition alone; the others are stored.
+
+use crate::broker::{AppendBatch, AppendError, Appended};
+use crate::kafka::call::Call;
+use crate::kafka::errors;
+use crate::kafka::partitions::{self, Leaders};
+use crate::kafka::reply::{Answer, Refusal, encode};
+use crate::record::{self, Compression, Limits, TimestampType, restamp_time};
+use bytes::Bytes;
+use cluster::catalog::{State, Topic};
+use cluster::ids::{PartitionId, RangeId};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
+};
+use kafka_protocol::messages::{BrokerId, ProduceRequest, ProduceResponse};
+use kafka_protocol::protocol::StrBytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most decompressed bytes of one batch (a bomb is refused, not inflated).
+const MAX_DECOMPRESSED: u64 = Limits::DEFAULT_MAX_DECOMPRESSED_BYTES;
+/// Validating more than this moves off the reactor. A compressed byte may stand for a thousand.
+const INLINE: usize = 256 << 10;
+const INLINE_COMPRESSED: usize = 1 << 10;
+/// An answer is waited for at least so long: durability takes a sync, whatever `timeout_ms` says.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+
+/// A batch on its way in, and where its answer belongs.
+struct Item {
+    topic: usize,
+    partition: usize,
+    to: PartitionId,
+    range: RangeId,
+    sent: Bytes,
+    limit: usize,
+    log_append_time: bool,
+}
+
+/// Why a partition's batch is refused.
+struct Fault {
+    error: ResponseError,
+    message: Option<String>,
+    record: Option<i32>,
+}
+
+impl From<ResponseError> for Fault {
+    fn from(error: ResponseError) -> Self {
+        Self {
+            error,
+            message: None,
+            record: None,
+        }
+    }
+}
+
+/// Checks and submits. When this returns, the batches' order is fixed.
+pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFuture<'static, Answer>, Refusal> {
+    let acks = request.acks;
+    let wait = Duration::from_millis(request.timeout_ms.max(0) as u64).max(LEAST_WAIT);
+    let state = call.view();
+    let mut response = ProduceResponse::default();
+    let items = items(&call, &state, request, &mut response);
+    let mut batches = Vec::with_capacity(items.len());
+    let mut places = Vec::with_capacity(items.len());
+    let walk = call.shared.config.walk_records;
+    for (item, outcome) in validate(items, call.version, walk).await {
+        match outcome {
+            Ok(batch) => {
+                places.push((item.topic, item.partition, item.range));
+                batches.push(batch);
+            }
+            Err(fault) => refuse(
+                &mut response.responses[item.topic].partition_responses[item.partition],
+                fault,
+            ),
+        }
+    }
+    let answers = match batches.is_empty() {
+        true => None,
+        false => Some(call.broker().append(batches).await),
+    };
+    let answer = async move {
+        if let Some(answers) = answers {
+            let answers = tokio::time::timeout(wait, answers).await;
+            fill(&call, &mut response, places, answers.ok());
+        }
+        if acks == 0 {
+            return without_answer(&response);
+        }
+        match encode(call.api, call.version, call.correlation, &response) {
+            Ok(bytes) => Answer::Whole(bytes),
+            Err(refusal) => Answer::Close(refusal),
+        }
+    };
+    Ok(answer.boxed())
+}
+
+/// Kafka closes the connection, so that the client asks for metadata again.
+fn without_answer(response: &ProduceResponse) -> Answer {
+    let failed = response
+        .responses
+        .iter()
+        .flat_map(|t| &t.partition_responses)
+        .any(|p| p.error_code != 0);
+    match failed {
+        true => Answer::Close(Refusal::Unacknowledged),
+        false => Answer::Nothing,
+    }
+}
+
+/// Lays out the response, refuses what names no partition, and lists the rest.
+fn items(call: &Call, state: &State, request: ProduceRequest, response: &mut ProduceResponse) -> Vec<Item> {
+    let by_id = call.version >= 13;
+    let whole = if !(-1..=1).contains(&request.acks) {
+        Some(ResponseError::InvalidRequiredAcks)
+    } else if request.transactional_id.is_some() {
+        Some(ResponseError::TransactionalIdAuthorizationFailed)
+    } else {
+        None
+    };
+    let mut items = Vec::new();
+    response.responses.reserve(request.topic_data.len());
+    for data in request.topic_data {
+        let topic = match whole {
+            Some(error) => Err(error),
+            None => partitions::topic(call, state, by_id, &data.name, data.topic_id),
+        };
+        let mut partitions = Vec::with_capacity(data.partition_data.len());
+        for partition in data.partition_data {
+            let mut answer = PartitionProduceResponse::default()
+                .with_index(partition.index)
+                .with_base_offset(-1);
+            match topic.as_ref().map_err(|e| *e).and_then(|t| place(t, partition.index)) {
+                Ok((topic, index)) => items.push(Item {
+                    topic: response.responses.len(),
+                    partition: partitions.len(),
+                    to: PartitionId { topic: topic.id, index },
+                    range: topic.partitions[index as usize],
+                    sent: partition.records.unwrap_or_default(),
+                    limit: topic.max_bytes.unwrap_or(call.shared.config.max_message_bytes) as usize,
+                    log_append_time: topic.log_append_time,
+                }),
+                Err(error) => refuse(&mut answer, error.into()),
+            }
+            partitions.push(answer);
+        }
+        response.responses.push(
+            TopicProduceResponse::default()
+                .with_name(data.name)
+                .with_topic_id(data.topic_id)
+                .with_partition_responses(partitions),
+        );
+    }
+    items
+}
+
+fn place(topic: &Arc<Topic>, index: i32) -> Result<(&Arc<Topic>, u32), ResponseError> {
+    partitions::index(topic, index).map(|index| (topic, index))
+}
+
+/// Validates each batch, off the reactor where that is work.
+async fn validate(items: Vec<Item>, version: i16, walk: bool) -> Vec<(Item, Result<AppendBatch, Fault>)> {
+    let work = move |items: Vec<Item>| -> Vec<_> {
+        items
+            .into_iter()
+            .map(|item| {
+                let outcome = check(&item, version, walk);
+                (item, outcome)
+            })
+            .collect()
+    };
+    if is_light(&items) {
+        return work(items);
+    }
+    match tokio::task::spawn_blocking(move || work(items)).await {
+        Ok(done) => done,
+        // The runtime is stopping, or validation panicked: the connection goes down with it.
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+fn is_light(items: &[Item]) -> bool {
+    // Attributes are at byte 21; their low bits name the codec.
+    let compressed = |sent: &[u8]| sent.get(22).is_some_and(|b| b & 7 != 0);
+    let (mut plain, mut packed) = (0, 0);
+    for item in items {
+        match compressed(&item.sent) {
+            true => packed += item.sent.len(),
+            false => plain += item.sent.len(),
+        }
+    }
+    plain <= INLINE && packed <= INLINE_COMPRESSED
+}
+
+fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
+    let limits = Limits {
+        max_batch_bytes: item.limit,
+        max_decompressed_bytes: MAX_DECOMPRESSED,
+        walk,
+    };
+    let valid = record::validate(&item.sent, &limits).map_err(|refusal| Fault {
+        error: ResponseError::try_from_code(refusal.error_code()).unwrap_or(ResponseError::InvalidRecord),
+        record: match refusal {
+            record::Refusal::Record { index, .. } => Some(index),
+            _ => None,
+        },
+        message: Some(refusal.to_string()),
+    })?;
+    if valid.header.is_transactional() {
+        return Err(ResponseError::TransactionalIdAuthorizationFailed.into());
+    }
+    if valid.compression == Compression::Zstd && version < 7 {
+        return Err(ResponseError::UnsupportedCompressionType.into());
+    }
+    let mut header = valid.header;
+    if header.timestamp_type() == TimestampType::LogAppendTime {
+        return Err(Fault {
+            error: ResponseError::InvalidTimestamp,
+            message: Some("a producer does not set the timestamp type to LogAppendTime".into()),
+            record: Some(0),
+        });
+    }
+    let mut bytes = item.sent.slice(..valid.len);
+    if valid.max_timestamp != header.max_timestamp && !item.log_append_time {
+        // Time lookups trust the header, so it is made true, as in Kafka.
+        let restamped = restamp_time(&bytes, TimestampType::CreateTime, valid.max_timestamp)
+            .map_err(|_| Fault::from(ResponseError::InvalidRecord))?;
+        bytes = restamped.to_bytes();
+        header = record::BatchHeader::parse(&bytes).map_err(|_| Fault::from(ResponseError::InvalidRecord))?;
+    }
+    Ok(AppendBatch {
+        partition: item.to,
+        range: item.range,
+        header,
+        bytes,
+        log_append_time: item.log_append_time,
+    })
+}
+
+fn refuse(answer: &mut PartitionProduceResponse, fault: Fault) {
+    answer.error_code = fault.error.code();
+    answer.base_offset = -1;
+    let message = fault.message.map(StrBytes::from_string);
+    if let Some(index) = fault.record {
+        answer.record_errors = vec![
+            BatchIndexAndErrorMessage::default()
+                .with_batch_index(index)
+                .with_batch_index_error_message(message.clone()),
+        ];
+    }
+    answer.error_message = message;
+}
+
+/// Writes the outcomes in their places; `None`: they did not come in time.
+fn fill(
+    call: &Call,
+    response: &mut ProduceResponse,
+    places: Vec<(usize, usize, RangeId)>,
+    answers: Option<Vec<Result<Appended, AppendError>>>,
+) {
+    let mut answers = answers.map(Vec::into_iter);
+    let mut moved = Vec::new();
+    for (topic, partition, range) in places {
+        let answer = &mut response.responses[topic].partition_responses[partition];
+        match answers.as_mut().map(|a| a.next()) {
+            Some(Some(Ok(appended))) => {
+                answer.base_offset = appended.base_offset;
+                answer.log_append_time_ms = appended.log_append_time;
+                answer.log_start_offset = appended.log_start;
+            }
+            Some(Some(Err(error))) => {
+                let code = errors::append(&error);
+                if code == ResponseError::NotLeaderOrFollower {
+                    moved.push((topic, partition, range));
+                }
+                refuse(
+                    answer,
+                    Fault {
+                        error: code,
+                        message: Some(error.to_string()),
+                        record: None,
+                    },
+                );
+            }
+            // Stored or not, it will not be stored twice: the producer asks again with the same sequence.
+            Some(None) | None => refuse(answer, ResponseError::RequestTimedOut.into()),
+        }
+    }
+    if call.version >= 10 && !moved.is_empty() {
+        name_leaders(call, response, &moved);
+    }
+}
+
+/// KIP-951: who leads instead, so that the client need not ask.
+fn name_leaders(call: &Call, response: &mut ProduceResponse, moved: &[(usize, usize, RangeId)]) {
+    let state = call.view();
+    let mut leaders = Leaders::new(call, &state);
+    let mut named = false;
+    for (topic, partition, range) in moved {
+        if let Some((broker, epoch)) = leaders.of(*range) {
+            response.responses[*topic].partition_responses[*partition].current_leader = LeaderIdAndEpoch::default()
+                .with_leader_id(BrokerId(broker))
+                .with_leader_epoch(epoch);
+            named = true;
+        }
+    }
+    if named {
+        let endpoint = |e: crate::kafka::endpoints::Endpoint| {
+            NodeEndpoint::default()
+                .with_node_id(BrokerId(e.broker))
+                .with_host(StrBytes::from_string(e.host))
+                .with_port(i32::from(e.port))
+        };
+        response.node_endpoints = call.endpoints(&state).into_iter().map(endpoint).collect();
+    }
+}
