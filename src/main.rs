@@ -1,2 +1,59 @@
-//! x
-fn main() {}
+//! Arguments -> configuration -> node or shell. No logic.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::process::ExitCode;
+use tessaridb::config::{Config, LogFormat, Role};
+use tessaridb::node::Node;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Status of a process that was told something it can't do.
+const REFUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let config = match Config::try_parse() {
+        Ok(config) => config,
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            let _ = e.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(e) => return refuse(&sentence(&e)),
+    };
+    if let Err(e) = log_to_stderr(&config) {
+        return refuse(&e.to_string());
+    }
+    let outcome = match config.role() {
+        Role::Node => Node::run(&config),
+        Role::Client => tessaridb::shell::run(&config),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => refuse(&format!("{e:#}")),
+    }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!("tessaridb: {}", why.trim_end());
+    ExitCode::from(REFUSED)
+}
+
+/// A command-line error in one line: without the usage and the tips that follow it.
+fn sentence(e: &clap::Error) -> String {
+    let text = e.to_string();
+    let first: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
+    let first = first.join(" ");
+    first.strip_prefix("error: ").unwrap_or(&first).to_owned()
+}
+
+fn log_to_stderr(config: &Config) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|e| anyhow::anyhow!("--log {}: {e}", config.log))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log_format {
+        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}
