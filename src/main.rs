@@ -43,16 +43,24 @@ fn refuse(why: &str) -> ExitCode {
 /// A command-line error in one line: without the usage and the tips that follow it.
 fn sentence(e: &clap::Error) -> String {
     let text = e.to_string();
-    let first: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
+    let first: Vec<&str> = text
+        .lines()
+        .take_while(|l| !l.trim().is_empty())
+        .map(str::trim)
+        .collect();
     let first = first.join(" ");
     first.strip_prefix("error: ").unwrap_or(&first).to_owned()
 }
 
 fn log_to_stderr(config: &Config) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&config.log).map_err(|e| anyhow::anyhow!("--log {}: {e}", config.log))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Text => builder
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .init(),
         LogFormat::Json => builder.json().init(),
     }
     Ok(())

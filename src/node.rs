@@ -1,1 +1,319 @@
-//! (in the making)
+//! The composition root: builds every room, in order, and takes them down in the opposite order.
+//!
+//! ```text
+//!   folder, lock, node id -> metadata store -> write-ahead log -> system range -> catalog
+//!     -> partition logs -> broker -> data ranges -> groups -> TessariQL -> front doors -> ready
+//! ```
+//!
+//! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
+
+use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
+use crate::config::{Config, Validate};
+use crate::groups::{Coordinator, GroupConfig};
+use crate::http::{HttpConfig, HttpServer};
+use crate::kafka::{KafkaConfig, KafkaServer};
+use crate::log::{LogConfig, Logs};
+use crate::ql::Engine;
+use anyhow::Context;
+use cluster::catalog::{Catalog, CatalogMachine, Command, Reply};
+use cluster::fs::{self, Disk, FileSystem};
+use cluster::ids::{BrokerId, NodeId, RangeId, SYSTEM_RANGE};
+use cluster::meta::MetaStore;
+use cluster::raft::{HostConfig, RangeHost};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// A running store: everything but the front doors.
+pub struct Node {
+    /// This node.
+    pub id: NodeId,
+    /// Its number on the Kafka wire.
+    pub broker_id: BrokerId,
+    broker: Arc<Broker>,
+    engine: Arc<Engine>,
+    groups: Arc<Coordinator>,
+    host: RangeHost,
+    logs: Arc<Logs>,
+    ranges: JoinHandle<()>,
+    _lock: fs::Lock,
+}
+
+impl Node {
+    /// Runs a node until SIGTERM, SIGINT, or an error that ends its writes.
+    pub fn run(config: &Config) -> anyhow::Result<()> {
+        runtime()?.block_on(serve(config))
+    }
+
+    /// Opens the store at `config.path`, without listening anywhere.
+    pub async fn open(config: &Config) -> anyhow::Result<Self> {
+        let dir = config.path.clone().context("a store needs a folder")?;
+        let files: Arc<dyn FileSystem> = Arc::new(Disk);
+        files
+            .create_dir(&dir)
+            .with_context(|| format!("{} cannot be made", dir.display()))?;
+        let lock = match files.lock(&dir.join("lock")) {
+            Ok(lock) => lock,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                anyhow::bail!("{} is in use by another process", dir.display())
+            }
+            Err(e) => return Err(e).with_context(|| format!("{} cannot be locked", dir.display())),
+        };
+        let id = node_id(&*files, &dir, config.node_id)?;
+        let meta = Arc::new(MetaStore::open(files.clone(), &dir.join("meta.redb"))?);
+        let host = RangeHost::open(files.clone(), &dir.join("wal"), id, host_config(config)).await?;
+
+        let machine = CatalogMachine::open(meta.clone())?;
+        let source = machine.source();
+        let system = host.start(SYSTEM_RANGE, Box::new(machine), true).await?;
+        let catalog = Catalog::new(source, system);
+        let broker_id = join(&catalog, id).await?;
+
+        let logs = Logs::open(files, log_config(config, &dir), log_checkpoints(&meta)?)?;
+        let broker = Broker::start(BrokerParts {
+            node: id,
+            catalog: catalog.clone(),
+            logs: logs.clone(),
+            meta,
+            config: BrokerConfig {
+                retention_interval: config.storage.retention_check(),
+                in_flight_bytes: config.kafka.max_inflight_bytes as usize,
+                ..BrokerConfig::default()
+            },
+        });
+        start_ranges(&host, &broker, id).await?;
+        let ranges = tokio::spawn(follow_catalog(host.clone(), broker.clone(), id));
+        let groups = Coordinator::new(broker.clone(), group_config(config));
+        let engine = Arc::new(Engine::new(broker.clone(), id));
+        Ok(Self {
+            id,
+            broker_id,
+            broker,
+            engine,
+            groups,
+            host,
+            logs,
+            ranges,
+            _lock: lock,
+        })
+    }
+
+    /// Runs TessariQL on this store.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Stops everything below the front doors. What was acknowledged is durable already.
+    pub async fn close(self) {
+        self.ranges.abort();
+        self.groups.stop();
+        self.broker.stop();
+        self.host.shutdown().await;
+        let logs = self.logs.clone();
+        if tokio::task::spawn_blocking(move || logs.close()).await.is_err() {
+            tracing::error!("the partition logs did not close");
+        }
+    }
+}
+
+/// The runtime of a node: a worker a core.
+pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("tessaridb")
+        .build()
+}
+
+async fn serve(config: &Config) -> anyhow::Result<()> {
+    // Taken before anything is opened, so that a taken port leaves no trace in the folder.
+    let mut signals = Signals::new()?;
+    let http = bind(config.listen.serve.as_deref()).await?;
+    let kafka = bind(config.listen.kafka.as_deref()).await?;
+    let node = Node::open(config).await?;
+    let http = match http {
+        Some(listener) => Some(HttpServer::start(listener, HttpConfig::default(), node.engine.clone()).await?),
+        None => None,
+    };
+    let kafka = match kafka {
+        Some(listener) => {
+            let config = kafka_config(config, listener.local_addr()?, &node);
+            Some(KafkaServer::start(listener, config, node.broker.clone(), node.groups.clone()).await?)
+        }
+        None => None,
+    };
+    let shown = |address: Option<SocketAddr>| address.map_or_else(|| "none".to_owned(), |a| a.to_string());
+    tracing::info!(
+        node = %node.id,
+        broker = %node.broker_id,
+        kafka = shown(kafka.as_ref().map(KafkaServer::local_addr)),
+        serve = shown(http.as_ref().map(HttpServer::local_addr)),
+        version = env!("CARGO_PKG_VERSION"),
+        "ready"
+    );
+    if let Some(http) = &http {
+        http.set_ready(true);
+    }
+    let mut fatal = node.host.fatal();
+    let failure = tokio::select! {
+        signal = signals.next() => { tracing::info!(signal, "stopping"); None }
+        _ = fatal.wait_for(Option::is_some) => fatal.borrow().clone(),
+    };
+    if let Some(http) = &http {
+        http.set_ready(false);
+    }
+    if let Some(kafka) = kafka {
+        kafka.shutdown().await;
+    }
+    if let Some(http) = http {
+        http.shutdown().await;
+    }
+    node.close().await;
+    match failure {
+        Some(why) => Err(anyhow::anyhow!("the node no longer writes: {why}")),
+        None => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+async fn bind(address: Option<&str>) -> anyhow::Result<Option<tokio::net::TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = tokio::net::TcpListener::bind(address).await;
+    listener
+        .map(Some)
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+/// The id kept in the folder, or a new one; `wanted` must agree with it.
+fn node_id(files: &dyn FileSystem, dir: &Path, wanted: Option<NodeId>) -> anyhow::Result<NodeId> {
+    let path = dir.join("node");
+    match fs::read(files, &path, 64) {
+        Ok(text) => {
+            let text = String::from_utf8_lossy(&text);
+            let id: NodeId = text.trim().parse().with_context(|| path.display().to_string())?;
+            match wanted {
+                Some(wanted) if wanted != id => anyhow::bail!("{} holds node {id}, not {wanted}", dir.display()),
+                _ => Ok(id),
+            }
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let id = wanted.unwrap_or_else(NodeId::random);
+            fs::replace(files, &path, format!("{id}\n").as_bytes())?;
+            Ok(id)
+        }
+        Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
+}
+
+/// Makes this node known to the catalog; on a new store, gives it its identity.
+async fn join(catalog: &Catalog, id: NodeId) -> anyhow::Result<BrokerId> {
+    let view = catalog.view();
+    if view.store().is_none() {
+        catalog.propose(Command::Found { store: Uuid::new_v4() }).await?;
+    }
+    if let Some(member) = view.member(id) {
+        return Ok(member.broker);
+    }
+    match catalog.propose(Command::JoinNode { node: id }).await? {
+        Reply::Broker(broker) => Ok(broker),
+        other => anyhow::bail!("the catalog answered {other:?} to a join"),
+    }
+}
+
+/// Starts the data ranges that this node should hold and does not yet.
+async fn start_ranges(host: &RangeHost, broker: &Broker, id: NodeId) -> anyhow::Result<()> {
+    let view = broker.catalog().view();
+    for row in view.ranges().filter(|r| r.voters.contains(&id)) {
+        if host.range(row.id).is_none() {
+            start_range(host, broker, row.id)
+                .await
+                .with_context(|| format!("range {}", row.id))?;
+        }
+    }
+    Ok(())
+}
+
+async fn start_range(host: &RangeHost, broker: &Broker, id: RangeId) -> anyhow::Result<()> {
+    let machine = broker.machine(id)?;
+    let range = host.start(id, Box::new(machine), true).await?;
+    broker.add_range(id, range);
+    Ok(())
+}
+
+/// Starts ranges as the catalog gives them to this node.
+async fn follow_catalog(host: RangeHost, broker: Arc<Broker>, id: NodeId) {
+    let mut changed = broker.catalog().changed();
+    while changed.changed().await.is_ok() {
+        if let Err(e) = start_ranges(&host, &broker, id).await {
+            tracing::error!(error = format!("{e:#}"), "a range does not start");
+        }
+    }
+}
+
+fn host_config(config: &Config) -> HostConfig {
+    HostConfig {
+        checkpoint_bytes: config.storage.checkpoint_bytes,
+        checkpoint_interval: Duration::from_secs(config.storage.checkpoint_seconds),
+        log_span: config.storage.checkpoint_bytes.saturating_mul(4),
+        ..HostConfig::default()
+    }
+}
+
+fn log_config(config: &Config, dir: &Path) -> LogConfig {
+    LogConfig {
+        segment_bytes: config.storage.segment_bytes,
+        ..LogConfig::new(PathBuf::from(dir).join("topics"))
+    }
+}
+
+fn group_config(config: &Config) -> GroupConfig {
+    GroupConfig {
+        initial_delay: Duration::from_millis(u64::from(config.kafka.group_initial_delay_ms)),
+        database: config.kafka.kafka_database.clone(),
+        ..GroupConfig::default()
+    }
+}
+
+fn kafka_config(config: &Config, listen: SocketAddr, node: &Node) -> KafkaConfig {
+    let cluster_id = node.broker.catalog().view().store().unwrap_or_default();
+    KafkaConfig {
+        advertise: config.kafka.kafka_advertise.clone(),
+        database: config.kafka.kafka_database.clone(),
+        walk_records: config.kafka.kafka_validate == Validate::Records,
+        max_frame: config.kafka.max_request_bytes as usize,
+        request_memory: config.kafka.max_inflight_bytes as usize,
+        max_message_bytes: config.kafka.max_message_bytes,
+        max_connections: config.kafka.max_connections,
+        max_connections_per_address: config.kafka.max_connections_per_address,
+        max_idle: Duration::from_secs(config.kafka.idle_seconds),
+        ..KafkaConfig::new(listen, cluster_id.simple().to_string())
+    }
+}

@@ -49,6 +49,11 @@ pub enum TopicChange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Command {
+    /// Gives the store its identity, unless it has one.
+    Found {
+        /// The identity to give.
+        store: Uuid,
+    },
     /// Makes a node known and gives it a broker id; answered the same for a node already known.
     JoinNode {
         /// The node.
@@ -148,6 +153,8 @@ pub enum Reply {
     Done,
     /// The topic declared, or the one that was there.
     Topic(Arc<Topic>),
+    /// The store's identity.
+    Store(Uuid),
     /// The node's number on the Kafka wire.
     Broker(BrokerId),
     /// The namespace that coordinates the group.

@@ -19,6 +19,7 @@ const RANGES: std::ops::RangeInclusive<u32> = 2..=16;
 /// Everything declared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
+    store: Option<Uuid>,
     members: OrdMap<NodeId, Arc<Member>>,
     namespaces: OrdMap<String, Arc<Namespace>>,
     databases: OrdMap<(NamespaceId, String), Arc<Database>>,
@@ -58,6 +59,8 @@ impl Default for Next {
 /// The state as rows, as it is stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Rows {
+    #[serde(default)]
+    store: Option<Uuid>,
     members: Vec<Arc<Member>>,
     namespaces: Vec<Arc<Namespace>>,
     databases: Vec<Arc<Database>>,
@@ -71,6 +74,7 @@ pub(super) struct Rows {
 impl From<&State> for Rows {
     fn from(s: &State) -> Self {
         Self {
+            store: s.store,
             members: s.members.values().cloned().collect(),
             namespaces: s.namespaces.values().cloned().collect(),
             databases: s.databases.values().cloned().collect(),
@@ -86,6 +90,7 @@ impl From<&State> for Rows {
 impl From<Rows> for State {
     fn from(r: Rows) -> Self {
         Self {
+            store: r.store,
             members: r.members.into_iter().map(|m| (m.node, m)).collect(),
             namespaces: r.namespaces.into_iter().map(|n| (n.name.clone(), n)).collect(),
             databases: r
@@ -121,6 +126,11 @@ impl State {
     /// Grows with every change.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The store's identity, once it has one.
+    pub fn store(&self) -> Option<Uuid> {
+        self.store
     }
 
     /// The members, by node id.
@@ -220,6 +230,7 @@ impl State {
 
     fn fold(&mut self, command: Command) -> Result<Reply, CatalogError> {
         match command {
+            Command::Found { store } => Ok(Reply::Store(*self.store.get_or_insert(store))),
             Command::JoinNode { node } => Ok(Reply::Broker(self.join(node))),
             Command::DefineNamespace {
                 name,
