@@ -52,7 +52,12 @@ pub struct Config {
     pub log_format: LogFormat,
 
     /// What is logged: error, warn, info, debug, trace, or a filter such as info,tessaridb::kafka=debug.
-    #[arg(long, value_name = "FILTER", env = "TESSARIDB_LOG", default_value = "info")]
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "TESSARIDB_LOG",
+        default_value = "info,openraft=warn"
+    )]
     pub log: String,
 }
 

@@ -4,7 +4,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 use tessaridb::config::{Config, LogFormat, Role};
-use tessaridb::node::Node;
+use tessaridb::node::{self, Node};
 use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
@@ -26,11 +26,11 @@ fn main() -> ExitCode {
         return refuse(&e.to_string());
     }
     let outcome = match config.role() {
-        Role::Node => Node::run(&config),
-        Role::Client => tessaridb::shell::run(&config),
+        Role::Node => Node::run(&config).map(|()| 0),
+        Role::Client => node::shell(&config).map(|ending| ending.status()),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(e) => refuse(&format!("{e:#}")),
     }
 }
@@ -53,7 +53,12 @@ fn sentence(e: &clap::Error) -> String {
 }
 
 fn log_to_stderr(config: &Config) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&config.log).map_err(|e| anyhow::anyhow!("--log {}: {e}", config.log))?;
+    // A shell's output is its own; only what goes wrong is logged beside it.
+    let filter = match config.role() {
+        Role::Node => &config.log,
+        Role::Client => "warn",
+    };
+    let filter = EnvFilter::try_new(filter).map_err(|e| anyhow::anyhow!("--log {}: {e}", config.log))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -8,12 +8,11 @@
 //! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
 
 use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
-use crate::config::{Config, Validate};
-use crate::groups::{Coordinator, GroupConfig};
-use crate::http::{HttpConfig, HttpServer};
-use crate::kafka::{KafkaConfig, KafkaServer};
+use crate::config::Config;
+use crate::http;
 use crate::log::{LogConfig, Logs};
-use crate::ql::Engine;
+use crate::ql::exec::{Engine, Settings};
+use crate::shell::{Ending, Input, Remote, Shell, Store};
 use anyhow::Context;
 use cluster::catalog::{Catalog, CatalogMachine, Command, Reply};
 use cluster::fs::{self, Disk, FileSystem};
@@ -21,11 +20,13 @@ use cluster::ids::{BrokerId, NodeId, RangeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost};
 use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// A running store: everything but the front doors.
@@ -36,7 +37,6 @@ pub struct Node {
     pub broker_id: BrokerId,
     broker: Arc<Broker>,
     engine: Arc<Engine>,
-    groups: Arc<Coordinator>,
     host: RangeHost,
     logs: Arc<Logs>,
     ranges: JoinHandle<()>,
@@ -87,14 +87,18 @@ impl Node {
         });
         start_ranges(&host, &broker, id).await?;
         let ranges = tokio::spawn(follow_catalog(host.clone(), broker.clone(), id));
-        let groups = Coordinator::new(broker.clone(), group_config(config));
-        let engine = Arc::new(Engine::new(broker.clone(), id));
+        let engine = Arc::new(Engine::new(
+            broker.clone(),
+            Settings {
+                node: id,
+                max_message_bytes: config.kafka.max_message_bytes,
+            },
+        ));
         Ok(Self {
             id,
             broker_id,
             broker,
             engine,
-            groups,
             host,
             logs,
             ranges,
@@ -107,10 +111,15 @@ impl Node {
         &self.engine
     }
 
+    /// What `/metrics` shows of the rooms below the front doors.
+    fn collectors(&self) -> Vec<http::Collector> {
+        let broker = self.broker.clone();
+        vec![Box::new(move |out| broker_metrics(&broker, out))]
+    }
+
     /// Stops everything below the front doors. What was acknowledged is durable already.
     pub async fn close(self) {
         self.ranges.abort();
-        self.groups.stop();
         self.broker.stop();
         self.host.shutdown().await;
         let logs = self.logs.clone();
@@ -129,47 +138,43 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
-    // Taken before anything is opened, so that a taken port leaves no trace in the folder.
     let mut signals = Signals::new()?;
+    // Taken before anything is opened, so that a taken port leaves no trace in the folder.
     let http = bind(config.listen.serve.as_deref()).await?;
     let kafka = bind(config.listen.kafka.as_deref()).await?;
     let node = Node::open(config).await?;
-    let http = match http {
-        Some(listener) => Some(HttpServer::start(listener, HttpConfig::default(), node.engine.clone()).await?),
-        None => None,
-    };
-    let kafka = match kafka {
-        Some(listener) => {
-            let config = kafka_config(config, listener.local_addr()?, &node);
-            Some(KafkaServer::start(listener, config, node.broker.clone(), node.groups.clone()).await?)
-        }
-        None => None,
-    };
-    let shown = |address: Option<SocketAddr>| address.map_or_else(|| "none".to_owned(), |a| a.to_string());
+    let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?);
+
+    let (ready, is_ready) = watch::channel(false);
+    let stop = CancellationToken::new();
+    let http = http.map(|listener| {
+        let server = http::Server::new(
+            node.engine.clone(),
+            is_ready,
+            node.collectors(),
+            http::Limits::default(),
+        );
+        tokio::spawn(server.serve(listener, stop.clone()))
+    });
     tracing::info!(
         node = %node.id,
         broker = %node.broker_id,
-        kafka = shown(kafka.as_ref().map(KafkaServer::local_addr)),
-        serve = shown(http.as_ref().map(HttpServer::local_addr)),
+        serve = addresses.0,
+        kafka = addresses.1,
         version = env!("CARGO_PKG_VERSION"),
         "ready"
     );
-    if let Some(http) = &http {
-        http.set_ready(true);
-    }
+    ready.send_replace(true);
+
     let mut fatal = node.host.fatal();
     let failure = tokio::select! {
         signal = signals.next() => { tracing::info!(signal, "stopping"); None }
-        _ = fatal.wait_for(Option::is_some) => fatal.borrow().clone(),
+        reason = fatal.wait_for(Option::is_some) => reason.ok().and_then(|r| r.clone()),
     };
-    if let Some(http) = &http {
-        http.set_ready(false);
-    }
-    if let Some(kafka) = kafka {
-        kafka.shutdown().await;
-    }
+    ready.send_replace(false);
+    stop.cancel();
     if let Some(http) = http {
-        http.shutdown().await;
+        http.await.context("the HTTP front door")?;
     }
     node.close().await;
     match failure {
@@ -179,6 +184,32 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+fn shown(listener: Option<&TcpListener>) -> io::Result<String> {
+    listener.map_or_else(|| Ok("none".to_owned()), |l| l.local_addr().map(|a| a.to_string()))
+}
+
+/// Runs TessariQL on the node at `--at`, or on the store at PATH; answers the exit status.
+pub fn shell(config: &Config) -> anyhow::Result<Ending> {
+    let input = match (&config.script.execute, &config.script.file) {
+        (Some(script), _) => Input::Script(script.clone()),
+        (None, Some(path)) => Input::File(path.clone()),
+        (None, None) => Input::Standard,
+    };
+    let parameters = config.script.parameters.clone();
+    if let Some(at) = &config.script.at {
+        return Ok(Shell::new(Store::Remote(Remote::new(at)), parameters).run(input));
+    }
+    let runtime = runtime()?;
+    let node = runtime.block_on(Node::open(config))?;
+    let store = Store::Local {
+        scripts: node.engine.clone(),
+        runtime: runtime.handle().clone(),
+    };
+    let ending = Shell::new(store, parameters).run(input);
+    runtime.block_on(node.close());
+    Ok(ending)
 }
 
 /// SIGTERM and SIGINT.
@@ -204,9 +235,9 @@ impl Signals {
     }
 }
 
-async fn bind(address: Option<&str>) -> anyhow::Result<Option<tokio::net::TcpListener>> {
+async fn bind(address: Option<&str>) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = address else { return Ok(None) };
-    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = TcpListener::bind(address).await;
     listener
         .map(Some)
         .with_context(|| format!("cannot listen on {address}"))
@@ -289,31 +320,57 @@ fn host_config(config: &Config) -> HostConfig {
 
 fn log_config(config: &Config, dir: &Path) -> LogConfig {
     LogConfig {
+        dir: dir.join("topics"),
         segment_bytes: config.storage.segment_bytes,
-        ..LogConfig::new(PathBuf::from(dir).join("topics"))
+        index_interval: 4096,
+        tail_bytes: 64 << 20,
     }
 }
 
-fn group_config(config: &Config) -> GroupConfig {
-    GroupConfig {
-        initial_delay: Duration::from_millis(u64::from(config.kafka.group_initial_delay_ms)),
-        database: config.kafka.kafka_database.clone(),
-        ..GroupConfig::default()
-    }
-}
-
-fn kafka_config(config: &Config, listen: SocketAddr, node: &Node) -> KafkaConfig {
-    let cluster_id = node.broker.catalog().view().store().unwrap_or_default();
-    KafkaConfig {
-        advertise: config.kafka.kafka_advertise.clone(),
-        database: config.kafka.kafka_database.clone(),
-        walk_records: config.kafka.kafka_validate == Validate::Records,
-        max_frame: config.kafka.max_request_bytes as usize,
-        request_memory: config.kafka.max_inflight_bytes as usize,
-        max_message_bytes: config.kafka.max_message_bytes,
-        max_connections: config.kafka.max_connections,
-        max_connections_per_address: config.kafka.max_connections_per_address,
-        max_idle: Duration::from_secs(config.kafka.idle_seconds),
-        ..KafkaConfig::new(listen, cluster_id.simple().to_string())
+/// Counters and gauges of the broker, in Prometheus' text form.
+fn broker_metrics(broker: &Broker, out: &mut String) {
+    use std::fmt::Write;
+    use std::sync::atomic::Ordering::Relaxed;
+    let m = broker.metrics();
+    let rows = [
+        (
+            "appended_bytes_total",
+            "counter",
+            "Bytes of record batches appended.",
+            &m.appended_bytes,
+        ),
+        (
+            "appended_records_total",
+            "counter",
+            "Records appended.",
+            &m.appended_records,
+        ),
+        (
+            "appended_batches_total",
+            "counter",
+            "Batches appended.",
+            &m.appended_batches,
+        ),
+        (
+            "repeated_batches_total",
+            "counter",
+            "Repeats of idempotent producers, answered and not stored.",
+            &m.repeated_batches,
+        ),
+        ("read_bytes_total", "counter", "Bytes handed to readers.", &m.read_bytes),
+        (
+            "append_in_flight_bytes",
+            "gauge",
+            "Bytes of appends not yet answered.",
+            &m.in_flight_bytes,
+        ),
+    ];
+    for (name, kind, help, value) in rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "# HELP tessaridb_{name} {help}\n# TYPE tessaridb_{name} {kind}\ntessaridb_{name} {}",
+            value.load(Relaxed)
+        );
     }
 }
