@@ -9,14 +9,10 @@ use bytes::Bytes;
 use cluster::ids::RangeId;
 use cluster::machine::Payload;
 use cluster::range::ProposeError;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use smallvec::SmallVec;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 
 type Answer = Result<Appended, AppendError>;
@@ -43,8 +39,8 @@ impl Broker {
     /// batch, in the order given. Waits while too many bytes are in flight. A range that is just starting is waited for,
     /// briefly.
     ///
-    /// Dropping the returned future drops the answers only: what was submitted goes on, and counts as in flight until it is
-    /// applied.
+    /// Dropping the returned future drops the answers only: what was submitted goes on (and the range bounds what is
+    /// submitted to it).
     pub async fn append(&self, batches: Vec<AppendBatch>) -> impl Future<Output = Vec<Answer>> + Send + use<> {
         let count = batches.len();
         let in_flight = self.take_in_flight(batches.iter().map(|b| b.bytes.len()).sum()).await;
@@ -64,7 +60,7 @@ impl Broker {
                 Err(error) => refuse(&mut answers, &group.members, &error),
             }
         }
-        let work = async move {
+        async move {
             for (members, answer) in pending {
                 match answer.await {
                     Ok(answer) => {
@@ -79,8 +75,7 @@ impl Broker {
             drop(in_flight);
             let unanswered = || Err(ProposeError::Unknown("no answer").into());
             answers.into_iter().map(|a| a.unwrap_or_else(unanswered)).collect()
-        };
-        Submitted(Some(work.boxed()))
+        }
     }
 
     fn group(&self, batches: Vec<AppendBatch>) -> SmallVec<[Group; 2]> {
@@ -181,28 +176,4 @@ fn read_answers(answer: &[u8], members: &[Member], answers: &mut [Option<Answer>
         });
     }
     verdicts.finish()
-}
-
-/// Resolves to the answers; sees the work through when dropped before.
-struct Submitted(Option<BoxFuture<'static, Vec<Answer>>>);
-
-impl Future for Submitted {
-    type Output = Vec<Answer>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.0 else {
-            return Poll::Pending;
-        };
-        let answers = std::task::ready!(work.poll_unpin(cx));
-        self.0 = None;
-        Poll::Ready(answers)
-    }
-}
-
-impl Drop for Submitted {
-    fn drop(&mut self) {
-        if let (Some(work), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(work);
-        }
-    }
 }

@@ -21,9 +21,13 @@ use super::positions::Positions;
 use super::producers::ProducerTable;
 use crate::log::LogCheckpoint;
 use bytes::{Buf, BufMut};
+use cluster::fs::is_full;
 use cluster::ids::{NamespaceId, PartitionId, RangeId, TopicId};
 use cluster::meta::{Change, MetaError, MetaStore};
 use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 const MARKERS: &str = "range_markers";
 const LOGS: &str = "partition_logs";
@@ -31,6 +35,9 @@ const PRODUCERS: &str = "producers";
 const POSITIONS: &str = "positions";
 const DROPPED: &str = "dropped_topics";
 const VERSION: u8 = 1;
+
+/// Pause before a full disk is tried again.
+const FULL_WAIT: Duration = Duration::from_millis(500);
 
 /// What a range's last checkpoint says.
 #[derive(Default)]
@@ -46,7 +53,7 @@ impl Recovered {
     pub(super) fn read(meta: &MetaStore, range: RangeId) -> Result<Self, MetaError> {
         let prefix = range.0.to_be_bytes();
         let mut found = Self {
-            marker: meta.get(MARKERS, &prefix)?.map(Vec::from),
+            marker: meta.get(MARKERS, &prefix)?,
             ..Self::default()
         };
         for (key, _) in meta.scan(LOGS, &prefix)? {
@@ -89,13 +96,26 @@ pub fn log_checkpoints(meta: &MetaStore) -> Result<Vec<(PartitionId, LogCheckpoi
 /// Collects the rows of one checkpoint.
 pub(super) struct Rows {
     range: RangeId,
-    pub(super) changes: Vec<Change>,
+    changes: Vec<Change>,
 }
 
 impl Rows {
     pub(super) fn new(range: RangeId, marker: Vec<u8>) -> Self {
         let changes = vec![Change::put(MARKERS, range.0.to_be_bytes(), marker)];
         Self { range, changes }
+    }
+
+    /// Makes the rows durable. While the disk is full it waits, until `stop`.
+    pub(super) fn write(self, meta: &MetaStore, stop: &CancellationToken) -> io::Result<()> {
+        loop {
+            match meta.write(self.changes.clone()).map_err(io::Error::from) {
+                Err(e) if is_full(&e) && !stop.is_cancelled() => {
+                    tracing::warn!(range = %self.range, "the disk is full: a checkpoint waits for space");
+                    std::thread::sleep(FULL_WAIT);
+                }
+                done => return done,
+            }
+        }
     }
 
     pub(super) fn log(&mut self, id: PartitionId, checkpoint: &LogCheckpoint) {

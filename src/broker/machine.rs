@@ -18,14 +18,14 @@ use super::wakeups::Wakeups;
 use crate::log::{Logs, Offset, PartitionLog, StampedBatch};
 use crate::record::{BatchHeader, HEADER_LEN};
 use bytes::{Bytes, BytesMut};
-use cluster::ids::{NamespaceId, PartitionId, RangeId, TopicId};
+use cluster::ids::{PartitionId, RangeId, TopicId};
 use cluster::machine::{At, CheckpointJob, Machine, Payload};
 use cluster::meta::{MetaError, MetaStore};
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
-use std::io;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// What a machine lets others see. The machine alone writes it.
 #[derive(Default)]
@@ -42,6 +42,8 @@ pub(super) struct MachineParts {
     pub(super) meta: Arc<MetaStore>,
     pub(super) wakeups: Arc<Wakeups>,
     pub(super) metrics: Arc<Metrics>,
+    /// Ends waiting for a full disk.
+    pub(super) stop: CancellationToken,
 }
 
 /// Folds a data range's log. Made by [`Broker::machine`](super::Broker::machine), given to its range.
@@ -56,9 +58,6 @@ pub struct PartitionMachine {
     touched: Vec<PartitionId>,
     /// Changed since a checkpoint was last taken.
     unsaved: Unsaved,
-    /// What a failed checkpoint did not make durable; the next takes it along. Only a full disk lets a range go on after
-    /// one.
-    failed: Arc<Mutex<Vec<Unsaved>>>,
 }
 
 struct Partition {
@@ -74,7 +73,6 @@ struct Unsaved {
     partitions: Vec<PartitionId>,
     dropped_partitions: Vec<PartitionId>,
     dropped_topics: Vec<TopicId>,
-    positions: Vec<(NamespaceId, String)>,
     bytes: u64,
 }
 
@@ -139,7 +137,6 @@ impl PartitionMachine {
             marker: recovered.marker,
             touched: Vec::new(),
             unsaved: Unsaved::default(),
-            failed: Arc::default(),
         })
     }
 
@@ -301,25 +298,6 @@ impl PartitionMachine {
         self.view.topics.lock().remove(&topic);
         self.view.positions.lock().drop_topic(topic);
     }
-
-    fn take_unsaved(&mut self) -> Unsaved {
-        let mut taken = std::mem::take(&mut self.unsaved);
-        taken.positions = self.view.positions.lock().take_changed();
-        for failed in std::mem::take(&mut *self.failed.lock()) {
-            for id in failed.partitions {
-                if let Some(partition) = self.partitions.get_mut(&id) {
-                    partition.producers_changed = true;
-                    if !std::mem::replace(&mut partition.changed, true) {
-                        taken.partitions.push(id);
-                    }
-                }
-            }
-            taken.dropped_partitions.extend(failed.dropped_partitions);
-            taken.dropped_topics.extend(failed.dropped_topics);
-            taken.positions.extend(failed.positions);
-        }
-        taken
-    }
 }
 
 impl Machine for PartitionMachine {
@@ -360,7 +338,7 @@ impl Machine for PartitionMachine {
     }
 
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob {
-        let taken = self.take_unsaved();
+        let taken = std::mem::take(&mut self.unsaved);
         let mut rows = Rows::new(self.parts.range, marker);
         let mut sync = Vec::with_capacity(taken.partitions.len());
         for id in &taken.partitions {
@@ -377,22 +355,20 @@ impl Machine for PartitionMachine {
         taken.dropped_partitions.iter().for_each(|id| rows.drop_partition(*id));
         taken.dropped_topics.iter().for_each(|topic| rows.drop_topic(*topic));
         {
-            let positions = self.view.positions.lock();
-            for (namespace, reader) in &taken.positions {
-                rows.positions(*namespace, reader, positions.encoded(*namespace, reader));
+            let mut positions = self.view.positions.lock();
+            for (namespace, reader) in positions.take_changed() {
+                rows.positions(namespace, &reader, positions.encoded(namespace, &reader));
             }
         }
         let logs = self.parts.logs.clone();
         let meta = self.parts.meta.clone();
-        let failed = self.failed.clone();
+        let stop = self.parts.stop.clone();
         let sync = logs.sync_job(sync);
         Box::new(move || {
-            let done = sync().and_then(|()| meta.write(rows.changes).map_err(io::Error::from));
-            match done {
-                Ok(()) => taken.dropped_partitions.iter().for_each(|id| logs.drop_partition(*id)),
-                Err(_) => failed.lock().push(taken),
-            }
-            done
+            sync()?;
+            rows.write(&meta, &stop)?;
+            taken.dropped_partitions.iter().for_each(|id| logs.drop_partition(*id));
+            Ok(())
         })
     }
 

@@ -67,6 +67,7 @@ impl Broker {
             meta: self.meta.clone(),
             wakeups: self.wakeups.clone(),
             metrics: self.metrics.clone(),
+            stop: self.stop.clone(),
         })?;
         self.ranges.starting.lock().insert(range, machine.view());
         Ok(machine)

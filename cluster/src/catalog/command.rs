@@ -47,7 +47,7 @@ pub enum TopicChange {
 
 /// A declaration. Names are identifiers, checked by the proposer and again when applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case")]
+#[serde(tag = "do", content = "with", rename_all = "snake_case")]
 pub enum Command {
     /// Gives the store its identity, unless it has one.
     Found {
@@ -75,6 +75,7 @@ pub enum Command {
         /// Its name.
         name: String,
         /// New replica count: `Some(None)` unsets it.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
         replication: Option<Option<u8>>,
         /// New level.
         acknowledge: Option<Acknowledge>,
@@ -143,6 +144,11 @@ pub enum Command {
     },
     /// All of these or none.
     Together(Vec<Command>),
+}
+
+/// A field that is there, even as null.
+fn given<'de, D: serde::Deserializer<'de>>(field: D) -> Result<Option<Option<u8>>, D::Error> {
+    Option::deserialize(field).map(Some)
 }
 
 /// What a declaration is answered.

@@ -166,3 +166,38 @@ proptest! {
         prop_assert_eq!(back, s);
     }
 }
+
+#[test]
+fn every_command_reads_as_it_was_written() {
+    let alter = |replication| Command::AlterNamespace {
+        name: "shop".into(),
+        replication,
+        acknowledge: Some(Acknowledge::Leader),
+    };
+    let changes = vec![
+        TopicChange::RetainMs(None),
+        TopicChange::RetainBytes(Some(5)),
+        TopicChange::LogAppendTime(true),
+    ];
+    let commands = [
+        Command::JoinNode { node: NodeId(7) },
+        namespace("shop"),
+        alter(None),
+        alter(Some(None)),
+        alter(Some(Some(3))),
+        Command::DropNamespace { name: "shop".into() },
+        database("shop", "orders"),
+        topic("a", 1),
+        Command::AlterTopic {
+            topic: TopicId(1),
+            changes,
+        },
+        Command::DropTopic { topic: TopicId(1) },
+        Command::AllocateProducerIds { count: 3 },
+        Command::Together(vec![namespace("shop"), Command::Together(vec![topic("a", 1)])]),
+    ];
+    for command in commands {
+        let bytes = serde_json::to_vec(&command).unwrap();
+        assert_eq!(serde_json::from_slice::<Command>(&bytes).unwrap(), command);
+    }
+}

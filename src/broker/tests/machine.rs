@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use tokio_util::sync::CancellationToken;
 
 const RANGE: RangeId = RangeId(3);
 const NAMESPACE: NamespaceId = NamespaceId(1);
@@ -83,6 +84,7 @@ struct Node {
     wakeups: Arc<Wakeups>,
     metrics: Arc<Metrics>,
     machine: PartitionMachine,
+    stop: CancellationToken,
 }
 
 impl Node {
@@ -98,12 +100,14 @@ impl Node {
         };
         let logs = Logs::open(shared, config, log_checkpoints(&meta).unwrap()).unwrap();
         let (wakeups, metrics) = (Arc::<Wakeups>::default(), Arc::<Metrics>::default());
+        let stop = CancellationToken::new();
         let machine = PartitionMachine::open(MachineParts {
             range: RANGE,
             logs: logs.clone(),
             meta,
             wakeups: wakeups.clone(),
             metrics: metrics.clone(),
+            stop: stop.clone(),
         })
         .unwrap();
         Self {
@@ -112,6 +116,7 @@ impl Node {
             wakeups,
             metrics,
             machine,
+            stop,
         }
     }
 
@@ -381,7 +386,7 @@ fn waiters_are_woken_once_a_run() {
 }
 
 #[test]
-fn a_checkpoint_that_found_the_disk_full_is_made_up_for_by_the_next() {
+fn a_checkpoint_waits_while_the_disk_is_full_unless_the_node_stops() {
     let mut node = node();
     let id = partition(1, 0);
     node.append(1, vec![(id, batch(Some((9, 0, 0)), 3))]);
@@ -389,17 +394,22 @@ fn a_checkpoint_that_found_the_disk_full_is_made_up_for_by_the_next() {
     // All that the logs need is written, so that only the metadata store finds no room, for a marker this large.
     node.logs.sync_job(vec![id])().unwrap();
     node.files.set_capacity(node.files.used());
-    let full = node.checkpoint(&vec![0; 8 << 20]).unwrap_err();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let job = node.machine.checkpoint(vec![0; 8 << 20]);
+    let waiting = std::thread::spawn(job);
     node.files.set_capacity(u64::MAX);
-    node.checkpoint(b"two").unwrap();
+    waiting.join().unwrap().unwrap();
+    node.run(&set(1, 0, 3));
+    node.files.set_capacity(node.files.used());
+    node.stop.cancel();
+    let full = node.checkpoint(&vec![1; 32 << 20]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let mut node = node.crash();
-    assert_eq!(node.machine.recovered().as_deref(), Some(&b"two"[..]));
+    assert_eq!(node.machine.recovered(), Some(vec![0; 8 << 20]));
     assert_eq!(
         stored(node.append(1, vec![(id, batch(Some((9, 0, 0)), 3))])[0]),
         (0, true)
     );
-    assert_eq!(node.machine.view().positions.lock().of(NAMESPACE, "r").len(), 1);
+    assert_eq!(node.machine.view().positions.lock().of(NAMESPACE, "r")[0].1.offset, 2);
 }
 
 fn set(topic: u64, index: u32, offset: i64) -> Command {

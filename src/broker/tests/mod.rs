@@ -1,6 +1,8 @@
 //! Tests of the broker's parts.
 
+mod broker;
 mod commands;
 mod machine;
 mod positions;
 mod producers;
+mod store;
