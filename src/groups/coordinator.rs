@@ -1,0 +1,531 @@
+//! Who runs the groups: finds a group's state, takes it through a step, and does what the step asks.
+//!
+//! ```text
+//!   (namespace, group) -> Entry { Mutex<Live> }      locked for a step, never over an await
+//!                          Live { Group, parked answers, when to look again }
+//! ```
+//!
+//! A group belongs to a namespace; the leader of the namespace's home range coordinates it, in one term of that
+//! leadership. A group that has touched no topic yet has no namespace: it is known to this node alone.
+
+use super::answer::{GroupState, JoinAnswer, Output, Refusal, SyncAnswer};
+use super::config::GroupConfig;
+use super::group::{Group, Limits};
+use super::member::{Millis, NEVER, Ticket};
+use super::timers::{Clock, Timers};
+use crate::broker::{Broker, Position, PositionChange, PositionError};
+use cluster::catalog::{CatalogFailure, Command, Reply};
+use cluster::ids::{NamespaceId, NodeId, PartitionId, TopicId};
+use cluster::range::ProposeError;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Where a group keeps its generation (as the offset) and its protocol type (as the metadata), among the positions of its
+/// reader. No topic has this number.
+pub(super) const ABOUT: PartitionId = PartitionId {
+    topic: TopicId(u64::MAX),
+    index: 0,
+};
+
+/// Which group a request is about.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The group's id.
+    pub group: Arc<str>,
+    /// The namespace that the caller's user or the node's configuration fixes for all groups.
+    pub scope: Option<NamespaceId>,
+    /// The namespace of the first topic that the request names, if it names one; decides where nothing else does.
+    pub touched: Option<NamespaceId>,
+}
+
+impl Address {
+    pub(super) fn reader(&self) -> String {
+        format!("kafka:{}", self.group)
+    }
+}
+
+/// The consumer group coordinator.
+pub struct Coordinator {
+    inner: Arc<Inner>,
+    _stop: DropGuard,
+}
+
+impl std::ops::Deref for Coordinator {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+/// What the coordinator and its tasks share.
+pub struct Inner {
+    pub(super) broker: Arc<Broker>,
+    pub(super) config: GroupConfig,
+    limits: Limits,
+    pub(super) clock: Clock,
+    groups: Mutex<HashMap<Key, Arc<Entry>>>,
+    timers: Timers<Entry>,
+    /// Bytes of all groups, about.
+    bytes: AtomicUsize,
+    me: Weak<Inner>,
+}
+
+type Key = (Option<NamespaceId>, Arc<str>);
+
+/// A group in memory.
+pub(super) struct Entry {
+    group: Arc<str>,
+    live: Mutex<Live>,
+}
+
+/// What a lock on an entry gives.
+pub(super) struct Live {
+    pub(super) group: Group,
+    parked: HashMap<Ticket, Parked>,
+    last_ticket: u64,
+    namespace: Option<NamespaceId>,
+    /// The term of the namespace's leadership in which this state was made.
+    term: u64,
+    /// Taken out of the map; whoever still holds the entry looks again.
+    gone: bool,
+    /// The time the timer is set to.
+    scheduled: Millis,
+    /// When an empty group leaves memory.
+    forget_at: Millis,
+    /// What of this group is counted in `Inner::bytes`.
+    counted: usize,
+}
+
+/// A request that waits. Dropped unanswered, its caller learns that the group is no longer coordinated here.
+enum Parked {
+    Join(oneshot::Sender<JoinAnswer>),
+    Sync(oneshot::Sender<SyncAnswer>),
+}
+
+impl Live {
+    fn ticket(&mut self, parked: Parked) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.parked.insert(ticket, parked);
+        ticket
+    }
+
+    pub(super) fn park_join(&mut self) -> (Ticket, oneshot::Receiver<JoinAnswer>) {
+        let (answer, receiver) = oneshot::channel();
+        (self.ticket(Parked::Join(answer)), receiver)
+    }
+
+    pub(super) fn park_sync(&mut self) -> (Ticket, oneshot::Receiver<SyncAnswer>) {
+        let (answer, receiver) = oneshot::channel();
+        (self.ticket(Parked::Sync(answer)), receiver)
+    }
+
+    fn idle(&self) -> bool {
+        self.group.state() == GroupState::Empty && self.group.size() == 0
+    }
+}
+
+/// A group as it is found.
+pub(super) enum Found {
+    /// In memory.
+    Live(Arc<Entry>),
+    /// Only what is stored of it: its last generation, its protocol type.
+    Stored(Stored),
+    /// Nothing is known.
+    Unknown,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stored {
+    pub(super) generation: i32,
+    pub(super) protocol_type: Option<Arc<str>>,
+}
+
+impl Coordinator {
+    /// A coordinator over the broker's positions, within a tokio runtime.
+    pub fn new(broker: Arc<Broker>, config: GroupConfig) -> Arc<Self> {
+        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX / 4);
+        let limits = Limits {
+            initial_rebalance_delay: millis(config.initial_rebalance_delay),
+            new_member_timeout: millis(config.new_member_timeout),
+            max_members: config.max_members,
+        };
+        let inner = Arc::new_cyclic(|me| Inner {
+            broker,
+            config,
+            limits,
+            clock: Clock::start(),
+            groups: Mutex::default(),
+            timers: Timers::default(),
+            bytes: AtomicUsize::new(0),
+            me: me.clone(),
+        });
+        let stop = CancellationToken::new();
+        tokio::spawn(watch_the_time(inner.clone(), stop.clone()));
+        Arc::new(Self {
+            inner,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// Forgets all groups; requests that wait are told to look for another coordinator. For a stopping node.
+    pub fn close(&self) {
+        let groups = std::mem::take(&mut *self.groups.lock());
+        for entry in groups.into_values() {
+            self.discard(&entry);
+        }
+    }
+}
+
+async fn watch_the_time(inner: Arc<Inner>, stop: CancellationToken) {
+    while let Some(due) = stop.run_until_cancelled(inner.timers.due(inner.clock)).await {
+        for (at, entry) in due {
+            if let Some(entry) = entry.upgrade() {
+                inner.look(&entry, at);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// The namespace that coordinates the group; `None` as long as nothing decides it.
+    pub(super) fn namespace(&self, address: &Address) -> Option<NamespaceId> {
+        let view = self.broker.catalog().view();
+        let recorded = || view.group_namespace(&address.group);
+        let decided = address.scope.or_else(recorded);
+        decided.filter(|id| view.namespace_by_id(*id).is_some())
+    }
+
+    /// The same, recorded in the catalog by what the request touches if nothing else decided it.
+    pub(super) async fn settle_namespace(&self, address: &Address) -> Result<Option<NamespaceId>, Refusal> {
+        match (self.namespace(address), address.touched) {
+            (Some(known), _) => Ok(Some(known)),
+            (None, None) => Ok(None),
+            (None, Some(namespace)) => {
+                let command = Command::RecordGroup {
+                    group: address.group.to_string(),
+                    namespace,
+                };
+                match self.broker.catalog().propose(command).await {
+                    Ok(Reply::Namespace(decided)) => Ok(Some(decided)),
+                    Ok(_) | Err(CatalogFailure::Refused(_)) => Err(Refusal::CoordinatorNotAvailable),
+                    Err(CatalogFailure::Range(error)) => Err(refusal(&error)),
+                }
+            }
+        }
+    }
+
+    /// The node that coordinates the group; `None` where any node may.
+    pub fn coordinator_of(&self, address: &Address) -> Result<Option<NodeId>, Refusal> {
+        let Some(namespace) = self.namespace(address) else {
+            return Ok(None);
+        };
+        let home = self.broker.catalog().view().namespace_by_id(namespace).map(|n| n.home);
+        let leadership = home.and_then(|home| self.broker.leadership(home));
+        let leader = leadership.and_then(|l| l.borrow().leader);
+        leader.map(Some).ok_or(Refusal::CoordinatorNotAvailable)
+    }
+
+    /// The term in which this node coordinates the namespace.
+    pub(super) fn term(&self, namespace: NamespaceId) -> Result<u64, Refusal> {
+        let home = self.broker.catalog().view().namespace_by_id(namespace).map(|n| n.home);
+        let leadership = home.and_then(|home| self.broker.leadership(home));
+        let leadership = leadership.ok_or(Refusal::NotCoordinator)?;
+        let now = *leadership.borrow();
+        match now.leader {
+            _ if now.here => Ok(now.term),
+            Some(_) => Err(Refusal::NotCoordinator),
+            None => Err(Refusal::CoordinatorLoading),
+        }
+    }
+
+    /// The group, from memory or from what is stored.
+    pub(super) async fn find(&self, address: &Address, namespace: Option<NamespaceId>) -> Result<Found, Refusal> {
+        let Some(namespace) = namespace else {
+            let found = self.groups.lock().get(&(None, address.group.clone())).cloned();
+            return Ok(found.map_or(Found::Unknown, Found::Live));
+        };
+        if let Some(entry) = self.in_memory(address, namespace)? {
+            return Ok(Found::Live(entry));
+        }
+        // Also waits, briefly, for a range that is starting.
+        let positions = self.broker.positions(namespace, &address.reader()).await;
+        let positions = positions.map_err(|e| position_refusal(&e))?;
+        if positions.is_empty() {
+            return Ok(Found::Unknown);
+        }
+        let about = positions.into_iter().find(|(id, _)| *id == ABOUT);
+        Ok(Found::Stored(about.map_or_else(Stored::default, |(_, p)| stored(&p))))
+    }
+
+    fn in_memory(&self, address: &Address, namespace: NamespaceId) -> Result<Option<Arc<Entry>>, Refusal> {
+        let key: Key = (Some(namespace), address.group.clone());
+        let mut groups = self.groups.lock();
+        if let Some(entry) = groups.get(&key) {
+            let term = self.term(namespace);
+            if term == Ok(entry.live.lock().term) {
+                return Ok(Some(entry.clone()));
+            }
+            // Leadership went elsewhere, perhaps and came back: others may have run the group meanwhile.
+            let entry = groups.remove(&key);
+            drop(groups);
+            entry.iter().for_each(|e| self.discard(e));
+            return term.map(|_| None);
+        }
+        let Some(entry) = groups.remove(&(None, address.group.clone())) else {
+            return Ok(None);
+        };
+        // It has touched its first topic and moves in with all its members.
+        match self.term(namespace) {
+            Ok(term) => {
+                let mut live = entry.live.lock();
+                live.namespace = Some(namespace);
+                live.term = term;
+                drop(live);
+                groups.insert(key, entry.clone());
+                Ok(Some(entry))
+            }
+            Err(refusal) => {
+                drop(groups);
+                self.discard(&entry);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Puts a group into memory, or finds it there.
+    pub(super) fn create(
+        &self,
+        address: &Address,
+        namespace: Option<NamespaceId>,
+        stored: Stored,
+    ) -> Result<Arc<Entry>, Refusal> {
+        let term = namespace.map_or(Ok(0), |n| self.term(n))?;
+        let mut groups = self.groups.lock();
+        let key = (namespace, address.group.clone());
+        if let Some(entry) = groups.get(&key) {
+            return Ok(entry.clone());
+        }
+        if groups.len() >= self.config.max_groups {
+            return Err(Refusal::CoordinatorNotAvailable);
+        }
+        let entry = Arc::new(Entry {
+            group: address.group.clone(),
+            live: Mutex::new(Live {
+                group: Group::new(self.limits, stored.generation, stored.protocol_type),
+                parked: HashMap::new(),
+                last_ticket: 0,
+                namespace,
+                term,
+                gone: false,
+                scheduled: NEVER,
+                forget_at: NEVER,
+                counted: 0,
+            }),
+        });
+        groups.insert(key, entry.clone());
+        Ok(entry)
+    }
+
+    /// Whether so many bytes more fit into memory.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.load(Relaxed).saturating_add(bytes) <= self.config.max_bytes
+    }
+
+    /// Takes the group through one step and does what it asks. `None` if the group has left memory: look again.
+    pub(super) fn step<R>(
+        &self,
+        entry: &Arc<Entry>,
+        step: impl FnOnce(&mut Live, Millis, &mut Vec<Output>) -> R,
+    ) -> Option<R> {
+        let mut live = entry.live.lock();
+        if live.gone {
+            return None;
+        }
+        let now = self.clock.now();
+        let mut out = Vec::new();
+        let result = step(&mut live, now, &mut out);
+        live.group.tick(now, &mut out);
+        self.carry_out(entry, &mut live, now, out);
+        Some(result)
+    }
+
+    fn carry_out(&self, entry: &Arc<Entry>, live: &mut Live, now: Millis, mut out: Vec<Output>) {
+        while !out.is_empty() {
+            for output in std::mem::take(&mut out) {
+                match output {
+                    Output::Joined(ticket, answer) => {
+                        if let Some(Parked::Join(waiting)) = live.parked.remove(&ticket) {
+                            // Whoever no longer waits has closed its connection.
+                            let _ = waiting.send(answer);
+                        }
+                    }
+                    Output::Synced(ticket, answer) => {
+                        if let Some(Parked::Sync(waiting)) = live.parked.remove(&ticket) {
+                            let _ = waiting.send(answer);
+                        }
+                    }
+                    Output::Store { generation } => match live.namespace {
+                        // Without a namespace there are no offsets that an old generation could spoil.
+                        None => live.group.stored(generation, Ok(()), now, &mut out),
+                        Some(namespace) => self.store(entry, live, namespace, generation),
+                    },
+                }
+            }
+        }
+        live.forget_at = match (live.idle(), live.forget_at) {
+            (true, NEVER) => now + u64::try_from(self.config.forget_empty.as_millis()).unwrap_or(NEVER / 2),
+            (true, at) => at,
+            (false, _) => NEVER,
+        };
+        let bytes = live.group.bytes();
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.bytes
+            .fetch_sub(std::mem::replace(&mut live.counted, bytes), Relaxed);
+        let wake = live.group.wake().min(live.forget_at);
+        if wake < live.scheduled {
+            live.scheduled = wake;
+            self.timers.add(wake, Arc::downgrade(entry));
+        }
+    }
+
+    /// Makes the generation durable, then goes on with the group.
+    fn store(&self, entry: &Arc<Entry>, live: &Live, namespace: NamespaceId, generation: i32) {
+        let Some(inner) = self.me.upgrade() else { return };
+        let entry = entry.clone();
+        let about = Position {
+            offset: i64::from(generation),
+            leader_epoch: -1,
+            metadata: live.group.protocol_type().map(|t| t.to_string()).unwrap_or_default(),
+            commit_ms: now_ms(),
+        };
+        tokio::spawn(async move {
+            let reader = format!("kafka:{}", entry.group);
+            let change = vec![PositionChange::Set(ABOUT, about)];
+            let outcome = inner.broker.change_positions(namespace, &reader, change).await;
+            let outcome = outcome.map_err(|e| position_refusal(&e));
+            if let Err(refusal) = outcome {
+                tracing::info!(group = %entry.group, generation, %refusal, "generation not stored");
+            }
+            inner.step(&entry, |live, now, out| {
+                live.group.stored(generation, outcome, now, out)
+            });
+        });
+    }
+
+    /// The timer set for `at` has come.
+    fn look(&self, entry: &Arc<Entry>, at: Millis) {
+        let (led, forgotten) = {
+            let mut live = entry.live.lock();
+            if live.gone || live.scheduled != at {
+                return;
+            }
+            live.scheduled = NEVER;
+            let led = live.namespace.is_none_or(|n| self.term(n) == Ok(live.term));
+            (led, live.idle() && live.forget_at <= self.clock.now())
+        };
+        if !led {
+            let _ = self.remove_if(entry, |_| Ok(()));
+        } else if forgotten {
+            self.forget(entry);
+        } else {
+            self.step(entry, |_, _, _| ());
+        }
+    }
+
+    /// Takes an idle group out of memory. Unless it has offsets, nothing of it is kept.
+    fn forget(&self, entry: &Arc<Entry>) {
+        let mut groups = self.groups.lock();
+        let mut live = entry.live.lock();
+        if live.gone || !live.idle() {
+            return;
+        }
+        groups.remove(&(live.namespace, entry.group.clone()));
+        self.let_go(&mut live);
+        let (Some(namespace), Some(inner)) = (live.namespace, self.me.upgrade()) else {
+            return;
+        };
+        let reader = format!("kafka:{}", entry.group);
+        tokio::spawn(async move {
+            let positions = inner.broker.positions(namespace, &reader).await.unwrap_or_default();
+            if positions.iter().any(|(id, _)| *id == ABOUT) && positions.len() == 1 {
+                let change = vec![PositionChange::Delete(ABOUT)];
+                if let Err(error) = inner.broker.change_positions(namespace, &reader, change).await {
+                    tracing::info!(reader, %error, "empty group not forgotten");
+                }
+            }
+        });
+    }
+
+    /// Takes a group out of memory if `may` agrees; its members are told to look for another coordinator.
+    pub(super) fn remove_if(
+        &self,
+        entry: &Arc<Entry>,
+        may: impl FnOnce(&Group) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut groups = self.groups.lock();
+        let mut live = entry.live.lock();
+        if live.gone {
+            return Ok(());
+        }
+        may(&live.group)?;
+        groups.remove(&(live.namespace, entry.group.clone()));
+        self.let_go(&mut live);
+        Ok(())
+    }
+
+    /// For an entry that is no longer in the map.
+    fn discard(&self, entry: &Entry) {
+        self.let_go(&mut entry.live.lock());
+    }
+
+    fn let_go(&self, live: &mut Live) {
+        live.gone = true;
+        live.parked.clear();
+        self.bytes.fetch_sub(std::mem::take(&mut live.counted), Relaxed);
+    }
+
+    /// The groups in memory, each with its namespace.
+    pub(super) fn all_in_memory(&self) -> Vec<(Option<NamespaceId>, Arc<str>, Arc<Entry>)> {
+        let groups = self.groups.lock();
+        groups
+            .iter()
+            .map(|((namespace, group), entry)| (*namespace, group.clone(), entry.clone()))
+            .collect()
+    }
+}
+
+/// What a group's own row says.
+pub(super) fn stored(about: &Position) -> Stored {
+    Stored {
+        generation: i32::try_from(about.offset).unwrap_or(0),
+        protocol_type: (!about.metadata.is_empty()).then(|| Arc::from(about.metadata.as_str())),
+    }
+}
+
+/// What a member is told of a write that failed. All are retried by clients, and committing twice does no harm.
+fn refusal(error: &ProposeError) -> Refusal {
+    match error {
+        ProposeError::NotLeader { .. } | ProposeError::Fatal(_) => Refusal::NotCoordinator,
+        ProposeError::NoSpace | ProposeError::Unknown(_) => Refusal::CoordinatorNotAvailable,
+    }
+}
+
+pub(super) fn position_refusal(error: &PositionError) -> Refusal {
+    match error {
+        PositionError::Propose(error) => refusal(error),
+        PositionError::Moved => Refusal::CoordinatorNotAvailable,
+        PositionError::NoNamespace => Refusal::NotCoordinator,
+    }
+}
+
+pub(super) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
