@@ -194,6 +194,11 @@ async fn watch_the_time(inner: Arc<Inner>, stop: CancellationToken) {
 }
 
 impl Inner {
+    /// Its bounds and times.
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
     /// The namespace that coordinates the group; `None` as long as nothing decides it.
     pub(super) fn namespace(&self, address: &Address) -> Option<NamespaceId> {
         let view = self.broker.catalog().view();

@@ -1,59 +1,283 @@
-//! Consumer groups: the coordinator's answers in Kafka's terms.
+//! Consumer groups: the coordinator's answers in Kafka's terms. Here what members ask; committed offsets and what
+//! administrators ask have files of their own.
 
+mod admin;
+mod offsets;
+
+pub(crate) use admin::{delete_groups, describe_groups, list_groups, offset_delete};
+pub(crate) use offsets::{offset_commit, offset_fetch};
+
+use crate::groups::{Address, Join, Leaving, Membership, Protocol, Refusal, Sync, subscription};
 use crate::kafka::call::Call;
+use bytes::Bytes;
+use cluster::catalog::State;
+use cluster::ids::NamespaceId;
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::find_coordinator_response::Coordinator;
+use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
+use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::*;
+use kafka_protocol::protocol::StrBytes;
+use std::sync::Arc;
 
+/// What a refusal is called on the wire.
+pub(super) fn error(refusal: Refusal) -> ResponseError {
+    match refusal {
+        Refusal::UnknownMember => ResponseError::UnknownMemberId,
+        Refusal::IllegalGeneration => ResponseError::IllegalGeneration,
+        Refusal::RebalanceInProgress => ResponseError::RebalanceInProgress,
+        Refusal::FencedInstance => ResponseError::FencedInstanceId,
+        Refusal::MemberIdRequired => ResponseError::MemberIdRequired,
+        Refusal::InconsistentProtocol => ResponseError::InconsistentGroupProtocol,
+        Refusal::InvalidSessionTimeout => ResponseError::InvalidSessionTimeout,
+        Refusal::InvalidGroupId => ResponseError::InvalidGroupId,
+        Refusal::GroupFull => ResponseError::GroupMaxSizeReached,
+        Refusal::UnknownGroup => ResponseError::GroupIdNotFound,
+        Refusal::NonEmptyGroup => ResponseError::NonEmptyGroup,
+        Refusal::NotCoordinator => ResponseError::NotCoordinator,
+        Refusal::CoordinatorLoading => ResponseError::CoordinatorLoadInProgress,
+        Refusal::CoordinatorNotAvailable => ResponseError::CoordinatorNotAvailable,
+        Refusal::NotAuthorized => ResponseError::GroupAuthorizationFailed,
+    }
+}
+
+pub(super) fn code<T>(result: &Result<T, Refusal>) -> i16 {
+    result.as_ref().map_or_else(|refusal| error(*refusal).code(), |_| 0)
+}
+
+/// The group a request names. `topics` are names the request contains.
+pub(super) fn address<'a>(
+    call: &Call,
+    state: &State,
+    group: &str,
+    topics: impl IntoIterator<Item = &'a str>,
+) -> Address {
+    let scope = scope(call, state);
+    let names = &call.shared.names;
+    let touched = match scope {
+        Some(_) => None,
+        None => topics
+            .into_iter()
+            .find_map(|name| names.topic(state, name).ok())
+            .map(|topic| topic.namespace),
+    };
+    Address {
+        group: Arc::from(group),
+        scope,
+        touched,
+    }
+}
+
+/// The namespace of all groups of this caller: that of bare topic names, where they are read.
+pub(super) fn scope(call: &Call, state: &State) -> Option<NamespaceId> {
+    call.shared.names.bare(state).map(|(namespace, _)| namespace.id)
+}
+
+/// Text of a request, copied: a slice would keep the whole frame in memory as long as the group lives.
+fn text(text: &StrBytes) -> Arc<str> {
+    Arc::from(text.as_str())
+}
+
+fn instance(instance: &Option<StrBytes>) -> Option<Arc<str>> {
+    instance.as_ref().map(text)
+}
+
+/// Bytes of a request, copied, as [`text`] is.
+fn copied(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+/// Text of an answer.
+pub(super) fn string(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+/// Which node coordinates what. Transactions are refused, so that a transactional producer fails at once.
 pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse {
-    let _ = (call, request);
-    todo!()
+    const GROUP: i8 = 0;
+    const TRANSACTION: i8 = 1;
+    let state = call.view();
+    let endpoints = call.endpoints(&state);
+    let find = |key: &StrBytes| {
+        match request.key_type {
+            GROUP => {}
+            TRANSACTION => return Err(ResponseError::TransactionalIdAuthorizationFailed),
+            _ => return Err(ResponseError::InvalidRequest),
+        }
+        let address = address(call, &state, key, []);
+        let node = call.shared.groups.coordinator_of(&address).map_err(error)?;
+        let member = state.member(node.unwrap_or(call.shared.node));
+        let broker = member.map(|m| m.broker.0);
+        endpoints
+            .iter()
+            .find(|e| Some(e.broker) == broker)
+            .ok_or(ResponseError::CoordinatorNotAvailable)
+    };
+    if call.version >= 4 {
+        let coordinators = request
+            .coordinator_keys
+            .iter()
+            .map(|key| {
+                let answer = Coordinator::default().with_key(key.clone());
+                match find(key) {
+                    Ok(e) => answer
+                        .with_node_id(BrokerId(e.broker))
+                        .with_host(string(&e.host))
+                        .with_port(i32::from(e.port))
+                        .with_error_message(Some(StrBytes::default())),
+                    Err(error) => answer
+                        .with_node_id(BrokerId(-1))
+                        .with_port(-1)
+                        .with_error_code(error.code())
+                        .with_error_message(Some(string(&error.to_string()))),
+                }
+            })
+            .collect();
+        return FindCoordinatorResponse::default().with_coordinators(coordinators);
+    }
+    let answer = FindCoordinatorResponse::default();
+    match find(&request.key) {
+        Ok(e) => answer
+            .with_node_id(BrokerId(e.broker))
+            .with_host(string(&e.host))
+            .with_port(i32::from(e.port))
+            .with_error_message(Some(StrBytes::from_static_str("NONE"))),
+        Err(error) => answer
+            .with_node_id(BrokerId(-1))
+            .with_port(-1)
+            .with_error_code(error.code())
+            .with_error_message(Some(string(&error.to_string()))),
+    }
 }
 
 pub(crate) async fn join_group(call: &Call, request: JoinGroupRequest) -> JoinGroupResponse {
-    let _ = (call, request);
-    todo!()
+    let millis = |ms: i32| u32::try_from(ms).unwrap_or(0);
+    let session_timeout = millis(request.session_timeout_ms);
+    let client_id = call.client_id.clone().unwrap_or_default();
+    let instance = instance(&request.group_instance_id);
+    let prefix = instance.as_deref().unwrap_or(&client_id);
+    let join = Join {
+        member_id: text(&request.member_id),
+        fresh_id: Arc::from(format!("{prefix}-{}", uuid::Uuid::new_v4())),
+        instance: instance.clone(),
+        client_id: text(&client_id),
+        client_host: Arc::from(call.client_host()),
+        session_timeout,
+        rebalance_timeout: match call.version {
+            0 => session_timeout,
+            _ => millis(request.rebalance_timeout_ms),
+        },
+        protocol_type: text(&request.protocol_type),
+        protocols: request
+            .protocols
+            .iter()
+            .map(|p| Protocol {
+                name: text(&p.name),
+                metadata: copied(&p.metadata),
+            })
+            .collect(),
+        requires_known_id: call.version >= 4,
+        can_skip_assignment: call.version >= 9,
+    };
+    let address = {
+        let state = call.view();
+        let subscribed = (&*join.protocol_type == subscription::CONSUMER)
+            .then(|| join.protocols.iter().find_map(|p| subscription::topics(&p.metadata)))
+            .flatten()
+            .unwrap_or_default();
+        address(call, &state, &request.group_id, subscribed.iter().map(String::as_str))
+    };
+    drop(request);
+    let answer = call.shared.groups.join(&address, join).await;
+    let protocol = match (&answer.protocol, call.version) {
+        (None, ..=6) => Some(StrBytes::default()),
+        (protocol, _) => protocol.as_deref().map(string),
+    };
+    let members = answer.members.iter().map(|m| {
+        JoinGroupResponseMember::default()
+            .with_member_id(string(&m.id))
+            .with_group_instance_id(m.instance.as_deref().map(string))
+            .with_metadata(m.metadata.clone())
+    });
+    JoinGroupResponse::default()
+        .with_error_code(answer.error.map_or(0, |refusal| error(refusal).code()))
+        .with_generation_id(answer.generation)
+        .with_protocol_type(answer.protocol_type.as_deref().map(string))
+        .with_protocol_name(protocol)
+        .with_leader(string(&answer.leader))
+        .with_skip_assignment(answer.skip_assignment)
+        .with_member_id(string(&answer.member_id))
+        .with_members(members.collect())
 }
 
 pub(crate) async fn sync_group(call: &Call, request: SyncGroupRequest) -> SyncGroupResponse {
-    let _ = (call, request);
-    todo!()
+    if call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
+        return SyncGroupResponse::default().with_error_code(ResponseError::InconsistentGroupProtocol.code());
+    }
+    let address = address(call, &call.view(), &request.group_id, []);
+    let sync = Sync {
+        who: Membership {
+            member_id: text(&request.member_id),
+            instance: instance(&request.group_instance_id),
+            generation: request.generation_id,
+        },
+        protocol_type: request.protocol_type.as_ref().map(text),
+        protocol: request.protocol_name.as_ref().map(text),
+        assignments: request
+            .assignments
+            .iter()
+            .map(|a| (text(&a.member_id), copied(&a.assignment)))
+            .collect(),
+    };
+    drop(request);
+    let answer = call.shared.groups.sync(&address, sync).await;
+    SyncGroupResponse::default()
+        .with_error_code(answer.error.map_or(0, |refusal| error(refusal).code()))
+        .with_protocol_type(answer.protocol_type.as_deref().map(string))
+        .with_protocol_name(answer.protocol.as_deref().map(string))
+        .with_assignment(answer.assignment)
 }
 
 pub(crate) async fn heartbeat(call: &Call, request: HeartbeatRequest) -> HeartbeatResponse {
-    let _ = (call, request);
-    todo!()
+    let address = address(call, &call.view(), &request.group_id, []);
+    let who = Membership {
+        member_id: text(&request.member_id),
+        instance: instance(&request.group_instance_id),
+        generation: request.generation_id,
+    };
+    let answer = call.shared.groups.heartbeat(&address, &who).await;
+    HeartbeatResponse::default().with_error_code(code(&answer))
 }
 
 pub(crate) async fn leave_group(call: &Call, request: LeaveGroupRequest) -> LeaveGroupResponse {
-    let _ = (call, request);
-    todo!()
-}
-
-pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> OffsetCommitResponse {
-    let _ = (call, request);
-    todo!()
-}
-
-pub(crate) async fn offset_fetch(call: &Call, request: OffsetFetchRequest) -> OffsetFetchResponse {
-    let _ = (call, request);
-    todo!()
-}
-
-pub(crate) async fn describe_groups(call: &Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
-    let _ = (call, request);
-    todo!()
-}
-
-pub(crate) async fn list_groups(call: &Call, request: ListGroupsRequest) -> ListGroupsResponse {
-    let _ = (call, request);
-    todo!()
-}
-
-pub(crate) async fn delete_groups(call: &Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
-    let _ = (call, request);
-    todo!()
-}
-
-pub(crate) async fn offset_delete(call: &Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
-    let _ = (call, request);
-    todo!()
+    let address = address(call, &call.view(), &request.group_id, []);
+    let leaving: Vec<Leaving> = if call.version >= 3 {
+        let members = request.members.iter();
+        members
+            .map(|m| Leaving {
+                member_id: text(&m.member_id),
+                instance: instance(&m.group_instance_id),
+            })
+            .collect()
+    } else {
+        vec![Leaving {
+            member_id: text(&request.member_id),
+            instance: None,
+        }]
+    };
+    let results = match call.shared.groups.leave(&address, &leaving).await {
+        Ok(results) => results,
+        Err(refusal) => return LeaveGroupResponse::default().with_error_code(error(refusal).code()),
+    };
+    if call.version < 3 {
+        let first = results.first().map_or(0, code);
+        return LeaveGroupResponse::default().with_error_code(first);
+    }
+    let members = request.members.into_iter().zip(&results).map(|(member, result)| {
+        MemberResponse::default()
+            .with_member_id(member.member_id)
+            .with_group_instance_id(member.group_instance_id)
+            .with_error_code(code(result))
+    });
+    LeaveGroupResponse::default().with_members(members.collect())
 }
