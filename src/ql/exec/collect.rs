@@ -107,7 +107,7 @@ fn next_time(broker: &Broker, topic: &Topic, cursor: &mut Cursor) -> Result<Opti
 }
 
 /// The bytes of a slice in one piece.
-fn gather(slice: &Slice) -> Result<Vec<u8>, ErrorKind> {
+pub(super) fn gather(slice: &Slice) -> Result<Vec<u8>, ErrorKind> {
     let mut out = Vec::with_capacity(slice.bytes);
     for piece in &slice.pieces {
         match piece {
@@ -175,7 +175,7 @@ fn take_batch(
         // The first message of a script's answer comes whatever its size.
         if !answer.take(size) {
             return match found.is_empty() {
-                true => Err(ErrorKind::AnswerTooLarge(super::ANSWER_BYTES)),
+                true => Err(ErrorKind::AnswerTooLarge(answer.size)),
                 false => Ok(true),
             };
         }

@@ -12,6 +12,9 @@ mod outcome;
 mod placement;
 mod read;
 
+#[cfg(test)]
+mod tests;
+
 pub use outcome::{Note, Outcome, Record};
 pub use placement::partition_of;
 
@@ -58,6 +61,7 @@ pub struct Engine {
     broker: Arc<Broker>,
     settings: Settings,
     placement: Placement,
+    answer_bytes: usize,
 }
 
 /// What a script has selected so far.
@@ -70,6 +74,7 @@ struct Session {
 /// How many bytes the script's answer may still take.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
+    size: usize,
     left: usize,
     started: bool,
 }
@@ -93,6 +98,7 @@ impl Engine {
             broker,
             settings,
             placement: Placement::default(),
+            answer_bytes: ANSWER_BYTES,
         }
     }
 
@@ -108,7 +114,8 @@ impl Engine {
             session: Session::default(),
             group: None,
             answer: Answer {
-                left: ANSWER_BYTES,
+                size: self.answer_bytes,
+                left: self.answer_bytes,
                 started: false,
             },
         };
@@ -214,7 +221,7 @@ impl Run<'_> {
                 let value = self.info(info, view).await?;
                 match self.answer.take(value.to_string().len()) {
                     true => Ok(Outcome::Value(value)),
-                    false => Err(ErrorKind::AnswerTooLarge(ANSWER_BYTES)),
+                    false => Err(ErrorKind::AnswerTooLarge(engine.answer_bytes)),
                 }
             }
             Statement::DefineGroup(_)
