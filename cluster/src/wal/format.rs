@@ -11,7 +11,7 @@
 //! entry     0 index u64 | 8 term u64 | 16 body kind u8 | 17 zero | 20 parts u32 | 24 head length u32 | 28 part lengths u32..
 //!           then the head, then the parts
 //! state     0 present bits u8 | 1 zero | 8 vote: term u64, node u128, committed u8, zero | 40 purged: index u64, term u64
-//!           56 committed: index, term | 72 last: index, term
+//!           56 committed: index, term | 72 last: index, term | 88 first u64
 //! cut       0 keep u64: the first index that is dropped
 //! ```
 //!
@@ -35,7 +35,7 @@ const SEGMENT_MAGIC: &[u8; 8] = b"TSDB-WAL";
 const RECORD_MAGIC: u32 = 0x5EED_0A17;
 pub(super) const HEAD: usize = 40;
 const ENTRY_FIXED: usize = 28;
-const STATE_LEN: usize = 88;
+const STATE_LEN: usize = 96;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -60,6 +60,8 @@ pub(super) struct State {
     pub committed: Option<LogId>,
     /// The end of the group's log when this was written.
     pub last: Option<LogId>,
+    /// Index the group's log began with; 0 but for a log that was begun elsewhere.
+    pub first: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +274,21 @@ impl State {
                 b[at + 8..at + 16].copy_from_slice(&id.term.to_le_bytes());
             }
         }
+        b[88..96].copy_from_slice(&self.first.to_le_bytes());
         b
+    }
+
+    /// Index of the first entry that is held, or will be.
+    pub fn begin(&self) -> u64 {
+        self.purged.map_or(self.first, |purged| purged.index + 1)
+    }
+
+    /// Notes an entry at the end of the log.
+    pub fn put(&mut self, id: LogId) {
+        if self.last.is_none() {
+            self.first = id.index;
+        }
+        self.last = Some(id);
     }
 
     pub fn decode(b: &[u8]) -> Option<Self> {
@@ -294,6 +310,7 @@ impl State {
             purged: id(0),
             committed: id(1),
             last: id(2),
+            first: u64_at(b, 88),
         })
     }
 }

@@ -75,7 +75,7 @@ impl Log {
         self.first + self.slots.len() as u64
     }
 
-    fn last(&self) -> Option<LogId> {
+    pub fn last(&self) -> Option<LogId> {
         match self.slots.back() {
             Some(slot) => Some(LogId {
                 term: slot.term,
@@ -139,6 +139,10 @@ impl Log {
 }
 
 impl Inner {
+    pub fn committed(&self) -> Option<LogId> {
+        self.log.lock().committed
+    }
+
     pub fn written(&self, entries: &[(u64, Place)], append: u64, cache_bytes: usize) {
         let mut log = self.log.lock();
         for (index, place) in entries {
@@ -175,26 +179,24 @@ impl Group {
     }
 
     /// Adds entries at the end. They can be read when this returns; `done` is called when they are durable.
-    /// Their indexes must go on from the last one. Order among all calls to the log is the order of the calls.
+    /// Their indexes must go on from the last one; an empty log may begin anywhere. Order among all calls to the log is the order of the calls.
     pub fn append(&self, entries: Vec<Entry>, done: Done) -> Result<(), WalError> {
         let encoded: Option<Vec<Encoded>> = entries.iter().map(format::encode_entry).collect();
         let Some(encoded) = encoded else {
             return Err(WalError::Invalid("an entry is too long"));
         };
         let mut log = self.inner.log.lock();
-        let mut next = log.next();
-        let fresh = log.slots.is_empty() && log.purged.is_none();
-        for (n, entry) in entries.iter().enumerate() {
-            if fresh && n == 0 {
-                next = entry.id.index;
-            }
-            if entry.id.index != next {
-                return Err(WalError::Invalid("entries must follow each other"));
-            }
-            next += 1;
+        if log.last().is_none()
+            && let Some(first) = entries.first()
+        {
+            log.first = first.id.index;
         }
-        if fresh && let Some(entry) = entries.first() {
-            log.first = entry.id.index;
+        if !entries
+            .iter()
+            .map(|entry| entry.id.index)
+            .eq(log.next()..log.next() + entries.len() as u64)
+        {
+            return Err(WalError::Invalid("entries must follow each other"));
         }
         log.appends += 1;
         let append = log.appends;
@@ -383,16 +385,5 @@ impl Group {
             }
         }
         Ok(())
-    }
-}
-
-impl From<&Log> for State {
-    fn from(log: &Log) -> Self {
-        Self {
-            vote: log.vote,
-            purged: log.purged,
-            committed: log.committed,
-            last: log.last(),
-        }
     }
 }

@@ -253,6 +253,7 @@ impl Wal {
             // A panic of the writer has been reported through `fatal` by its guard.
             let _ = thread.join();
         }
+        self.shared.segments.close();
     }
 }
 

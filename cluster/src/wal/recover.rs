@@ -92,25 +92,29 @@ pub(super) fn recover(
     }
     let kept = used.split_off(&oldest);
     spare.extend(used.into_values().map(|found| found.segment));
-    let used = kept;
+    let mut used = kept;
 
     let mut replays: BTreeMap<RangeId, Replay> = BTreeMap::new();
     let mut tail: Option<Tail> = None;
+    // A bad record before the newest segment: damage, or a segment that was given back and was being written anew when
+    // the power went. Then nothing of it is missed.
+    let mut bad: Option<String> = None;
+    let mut begin = oldest;
     for (seq, found) in &used {
         if let Some(before) = &tail
             && before.chain != found.chain
         {
-            let Tail { segment, offset, .. } = before;
-            return Err(OpenError::Corrupt(format!(
-                "{} at {offset}: a bad record",
-                segment.name
-            )));
+            bad = Some(format!("{} at {}: a bad record", before.segment.name, before.offset));
+            replays.clear();
+            begin = *seq;
         }
         let last = Some(*seq) == newest;
         tail = Some(read_segment(*seq, found, last, &mut replays)?);
     }
 
-    let live = used.into_iter().map(|(seq, found)| (seq, found.segment)).collect();
+    let kept = used.split_off(&begin);
+    spare.extend(used.into_values().map(|found| found.segment));
+    let live = kept.into_iter().map(|(seq, found)| (seq, found.segment)).collect();
     let segments = Arc::new(Segments::new(files.clone(), dir, config, live, spare));
     let tail = match tail {
         Some(tail) => {
@@ -119,11 +123,15 @@ pub(super) fn recover(
             files.sync_dir(dir)?;
             tail
         }
-        None => begin(&segments)?,
+        None => first_segment(&segments)?,
     };
     let mut groups = BTreeMap::new();
     for (id, replay) in replays {
-        groups.insert(id, finish(id, replay)?);
+        let group = finish(replay).map_err(|missing| {
+            let why = bad.as_deref().unwrap_or("no bad record was met");
+            OpenError::Corrupt(format!("entry {missing} of range {id} is missing; {why}"))
+        })?;
+        groups.insert(id, group);
     }
     let recovered = Recovered { groups, tail };
     match Arc::try_unwrap(segments) {
@@ -133,7 +141,7 @@ pub(super) fn recover(
 }
 
 /// The first segment of a new log.
-fn begin(segments: &Arc<Segments>) -> io::Result<Tail> {
+fn first_segment(segments: &Arc<Segments>) -> io::Result<Tail> {
     let segment = segments.take(1)?;
     let header = format::segment_header(format::SegmentHeader { seq: 1, chain: 0 });
     segment.file.write_all_at(&header, 0)?;
@@ -249,7 +257,7 @@ impl Replay {
                 let id = format::entry_id(body)?;
                 self.entries.split_off(&id.index);
                 self.entries.insert(id.index, (id.term, place));
-                self.state.last = Some(id);
+                self.state.put(id);
             }
             Kind::Moved => {
                 let id = format::entry_id(body)?;
@@ -280,28 +288,24 @@ impl Replay {
     }
 }
 
-fn finish(id: RangeId, replay: Replay) -> Result<(Arc<Inner>, Shadow), OpenError> {
+/// A group as it was read, or the first index that is missing.
+fn finish(replay: Replay) -> Result<(Arc<Inner>, Shadow), u64> {
     let Replay { mut state, entries } = replay;
-    let missing = |index: u64| Err(OpenError::Corrupt(format!("entry {index} of range {id} is missing")));
-    let first = match (state.purged, entries.first_key_value()) {
-        (Some(purged), _) => purged.index + 1,
-        (None, Some((first, _))) => *first,
-        (None, None) => 0,
-    };
+    let first = state.begin();
     let mut log = Log::recovered(&state, first);
     let mut shadow = Shadow::default();
     let expected = state.last.map(|last| last.index);
     for (n, (index, (term, place))) in entries.into_iter().enumerate() {
         if index != first + n as u64 {
-            return missing(first + n as u64);
+            return Err(first + n as u64);
         }
         log.slots.push_back(Slot { term, place: Ok(place) });
         let span = shadow.spans.entry(place.seq).or_insert((index, index));
         span.1 = index;
     }
-    let last = State::from(&log).last;
+    let last = log.last();
     if last.map(|last| last.index) < expected {
-        return missing(expected.unwrap_or_default());
+        return Err(last.map_or(0, |last| last.index + 1));
     }
     state.last = last;
     shadow.state = state;

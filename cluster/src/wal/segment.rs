@@ -36,6 +36,7 @@ pub(super) struct Segments {
     spare: Mutex<Vec<Arc<Segment>>>,
     next_name: AtomicU64,
     preparing: AtomicBool,
+    preparer: Mutex<Option<std::thread::JoinHandle<()>>>,
     full: AtomicBool,
     looked: Mutex<Option<Instant>>,
 }
@@ -60,6 +61,7 @@ impl Segments {
             spare: Mutex::new(spare),
             next_name: AtomicU64::new(next),
             preparing: AtomicBool::new(false),
+            preparer: Mutex::new(None),
             full: AtomicBool::new(false),
             looked: Mutex::new(None),
         };
@@ -163,8 +165,16 @@ impl Segments {
             }
             segments.preparing.store(false, Ordering::Release);
         });
-        if made.is_err() {
-            self.preparing.store(false, Ordering::Release);
+        match made {
+            Ok(thread) => *self.preparer.lock() = Some(thread),
+            Err(_) => self.preparing.store(false, Ordering::Release),
+        }
+    }
+
+    /// Waits for what is being made: nothing here touches a file afterwards.
+    pub fn close(&self) {
+        if let Some(thread) = self.preparer.lock().take() {
+            let _ = thread.join();
         }
     }
 

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 const MAX_WRITE: u64 = 8 << 20;
 /// How long the thread looks for more work before it sleeps: shorter than a wake-up takes, and nothing when idle.
 const SPIN: Duration = Duration::from_micros(20);
+/// Who is told of one write begins the next at about the same time: the thread waits so long for half of them, and no
+/// longer than a part of what the write took.
+const GATHER: Duration = Duration::from_micros(200);
 /// How often a write that met a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -50,7 +53,7 @@ impl Shadow {
         self.cut(id.index);
         let span = self.spans.entry(seq).or_insert((id.index, id.index));
         *span = (span.0.min(id.index), span.1.max(id.index));
-        self.state.last = Some(id);
+        self.state.put(id);
     }
 
     pub fn cut(&mut self, keep: u64) {
@@ -85,6 +88,11 @@ pub(super) struct Writer {
     tail: Tail,
     shadows: BTreeMap<RangeId, Shadow>,
     batch: Batch,
+    /// Whether this segment has the small state of every group, so that the ones before are not needed for it. Not so
+    /// after a start: it may have been torn off.
+    stated: bool,
+    /// How many waited for the last write, and how long it took.
+    last: (usize, Duration),
 }
 
 /// One write in the making.
@@ -195,6 +203,8 @@ impl Writer {
             tail,
             shadows,
             batch,
+            stated: false,
+            last: (0, Duration::ZERO),
         }
     }
 
@@ -225,7 +235,22 @@ impl Writer {
                 }
             }
         }
+        if let Err(error) = self.finish() {
+            tracing::warn!(%error, "the write-ahead log did not end cleanly");
+        }
         drop(guard);
+    }
+
+    /// At a clean end everything before is attested by what follows it, and the last committed ids are kept.
+    fn finish(&mut self) -> io::Result<()> {
+        let groups: Vec<_> = self.shadows.keys().copied().collect();
+        for id in groups {
+            let committed = self.shared.groups.read().get(&id).and_then(|group| group.committed());
+            let state = &mut self.shadow(id).state;
+            state.committed = state.committed.max(committed);
+            self.add_state(id)?;
+        }
+        self.flush()
     }
 
     /// The next jobs; `None` at the end.
@@ -234,9 +259,17 @@ impl Writer {
         while !self.shared.ready.load(Ordering::Acquire) && begin.elapsed() < SPIN {
             std::hint::spin_loop();
         }
+        let (waited, took) = self.last;
+        let patience = GATHER.min(took / 8);
         let mut queue = self.shared.queue.lock();
         loop {
             if !queue.jobs.is_empty() {
+                if queue.jobs.len() < waited / 2 && !queue.closed && begin.elapsed() < patience {
+                    drop(queue);
+                    std::thread::yield_now();
+                    queue = self.shared.queue.lock();
+                    continue;
+                }
                 self.shared.ready.store(false, Ordering::Release);
                 return Some(std::mem::take(&mut queue.jobs));
             }
@@ -249,6 +282,9 @@ impl Writer {
     }
 
     fn add(&mut self, group: RangeId, what: What) -> io::Result<()> {
+        if !self.stated {
+            self.add_states();
+        }
         match what {
             What::Entries(entries, append, inner, committed) => {
                 let state = &mut self.shadow(group).state;
@@ -382,18 +418,24 @@ impl Writer {
         });
         self.batch.scratch(&header);
         // Small state never holds an old segment: each begins with all of it.
+        self.add_states();
+        self.shared.segments.prepare();
+        Ok(())
+    }
+
+    fn add_states(&mut self) {
+        self.stated = true;
         let states: Vec<_> = self.shadows.iter().map(|(id, s)| (*id, s.state.encode())).collect();
         for (group, state) in states {
             self.add_head(group, Kind::State, state.len() as u32, format::crc(&[&state]));
             self.batch.scratch(&state);
         }
-        self.shared.segments.prepare();
-        Ok(())
     }
 
     /// Makes the batch durable and tells everybody.
     fn flush(&mut self) -> io::Result<()> {
         if self.batch.len > 0 {
+            let begin = Instant::now();
             let end = self.batch.end();
             self.batch.pad(end.next_multiple_of(PAGE));
             self.until_space(|writer| {
@@ -409,6 +451,7 @@ impl Writer {
             self.tail.segment.file.sync_data()?;
             self.tail.offset = self.batch.end();
             self.tail.synced = end as u32;
+            self.last = (self.batch.done.len(), begin.elapsed());
         }
         let purged = self.batch.purged;
         self.batch.clear(self.tail.offset);
