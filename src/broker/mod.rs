@@ -33,7 +33,7 @@ mod topics;
 mod wakeups;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::log::{Health, Logs, Offset, ReadError};
 use crate::record::BatchHeader;

@@ -5,4 +5,4 @@ mod commands;
 mod machine;
 mod positions;
 mod producers;
-mod store;
+pub(crate) mod store;

@@ -15,32 +15,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-pub(super) const NODE: NodeId = NodeId(7);
+pub(crate) const NODE: NodeId = NodeId(7);
 
-pub(super) struct Store {
-    pub(super) files: MemoryFs,
-    pub(super) broker: Arc<Broker>,
-    pub(super) logs: Arc<Logs>,
+pub(crate) struct Store {
+    pub(crate) files: MemoryFs,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) logs: Arc<Logs>,
     host: RangeHost,
 }
 
 impl Store {
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::open(MemoryFs::new(1), config()).await
     }
 
-    pub(super) async fn with(config: BrokerConfig) -> Self {
+    pub(crate) async fn with(config: BrokerConfig) -> Self {
         Self::open(MemoryFs::new(1), config).await
     }
 
     /// Opens what `files` hold and serves all ranges of the catalog.
-    pub(super) async fn open(files: MemoryFs, config: BrokerConfig) -> Self {
+    pub(crate) async fn open(files: MemoryFs, config: BrokerConfig) -> Self {
         let store = Self::open_without_ranges(files, config).await;
         store.serve().await;
         store
     }
 
-    pub(super) async fn open_without_ranges(files: MemoryFs, config: BrokerConfig) -> Self {
+    pub(crate) async fn open_without_ranges(files: MemoryFs, config: BrokerConfig) -> Self {
         let shared: Arc<dyn FileSystem> = Arc::new(files.clone());
         shared.create_dir(Path::new("/data")).unwrap();
         let meta = Arc::new(MetaStore::open(shared.clone(), Path::new("/data/meta")).unwrap());
@@ -83,13 +83,13 @@ impl Store {
     }
 
     /// Starts the ranges of the catalog that do not run yet.
-    pub(super) async fn serve(&self) {
+    pub(crate) async fn serve(&self) {
         for row in self.broker.catalog().view().ranges() {
             self.serve_range(row.id).await;
         }
     }
 
-    pub(super) async fn serve_range(&self, id: RangeId) {
+    pub(crate) async fn serve_range(&self, id: RangeId) {
         if self.broker.leadership(id).is_none() {
             let machine = self.broker.machine(id).unwrap();
             let range = self.host.start(id, Box::new(machine), true).await.unwrap();
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    pub(super) async fn topic(&self, name: &str, spec: TopicSpec) -> Arc<Topic> {
+    pub(crate) async fn topic(&self, name: &str, spec: TopicSpec) -> Arc<Topic> {
         let catalog = self.broker.catalog();
         let namespace = Command::DefineNamespace {
             name: "shop".into(),
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// The power goes and comes back.
-    pub(super) async fn crash(self) -> Self {
+    pub(crate) async fn crash(self) -> Self {
         let Self {
             files,
             host,
@@ -148,14 +148,14 @@ impl Store {
 }
 
 /// Nothing happens by itself.
-pub(super) fn config() -> BrokerConfig {
+pub(crate) fn config() -> BrokerConfig {
     BrokerConfig {
         retention_interval: Duration::from_secs(24 * 60 * 60),
         ..BrokerConfig::default()
     }
 }
 
-pub(super) fn partitions(partitions: u32) -> TopicSpec {
+pub(crate) fn partitions(partitions: u32) -> TopicSpec {
     TopicSpec {
         partitions,
         ..TopicSpec::default()
@@ -163,11 +163,11 @@ pub(super) fn partitions(partitions: u32) -> TopicSpec {
 }
 
 /// A batch of records with these timestamps.
-pub(super) fn batch_at(timestamps: &[i64]) -> Bytes {
+pub(crate) fn batch_at(timestamps: &[i64]) -> Bytes {
     batch_of(BatchBuilder::new(), timestamps)
 }
 
-pub(super) fn batch_of(mut builder: BatchBuilder, timestamps: &[i64]) -> Bytes {
+pub(crate) fn batch_of(mut builder: BatchBuilder, timestamps: &[i64]) -> Bytes {
     for timestamp in timestamps {
         let record = NewRecord {
             timestamp: *timestamp,
@@ -179,7 +179,7 @@ pub(super) fn batch_of(mut builder: BatchBuilder, timestamps: &[i64]) -> Bytes {
     builder.build().unwrap()
 }
 
-pub(super) fn to(topic: &Topic, index: u32, bytes: Bytes) -> AppendBatch {
+pub(crate) fn to(topic: &Topic, index: u32, bytes: Bytes) -> AppendBatch {
     AppendBatch {
         partition: PartitionId { topic: topic.id, index },
         range: topic.partitions[index as usize],
@@ -189,7 +189,7 @@ pub(super) fn to(topic: &Topic, index: u32, bytes: Bytes) -> AppendBatch {
     }
 }
 
-pub(super) fn content(slice: &Slice) -> Vec<u8> {
+pub(crate) fn content(slice: &Slice) -> Vec<u8> {
     let mut content = Vec::new();
     for piece in &slice.pieces {
         match piece {
