@@ -4,7 +4,7 @@
 //! its sequences (KAFKA-14034). It is REQUEST_TIMED_OUT (7), which every producer retries.
 
 use super::names::NameError;
-use crate::broker::{AccessError, AppendError, DeleteError, PositionError};
+use crate::broker::{AccessError, AppendError, DeleteError};
 use crate::log::ReadError;
 use cluster::catalog::{CatalogError, CatalogFailure, Kind};
 use cluster::range::ProposeError;
@@ -25,15 +25,6 @@ pub(crate) fn propose(error: &ProposeError) -> ResponseError {
         ProposeError::NoSpace => ResponseError::KafkaStorageError,
         ProposeError::Unknown(_) => ResponseError::RequestTimedOut,
         ProposeError::Fatal(_) => ResponseError::NotLeaderOrFollower,
-    }
-}
-
-/// For a proposal to the range that coordinates groups.
-pub(crate) fn propose_coordinator(error: &ProposeError) -> ResponseError {
-    match error {
-        ProposeError::NotLeader { .. } | ProposeError::Fatal(_) => ResponseError::NotCoordinator,
-        ProposeError::NoSpace => ResponseError::CoordinatorNotAvailable,
-        ProposeError::Unknown(_) => ResponseError::RequestTimedOut,
     }
 }
 
@@ -63,16 +54,6 @@ pub(crate) fn delete(error: &DeleteError) -> ResponseError {
     match error {
         DeleteError::Access(e) => access(e),
         DeleteError::Propose(e) => propose(e),
-    }
-}
-
-/// For reader positions.
-pub(crate) fn position(error: &PositionError) -> ResponseError {
-    match error {
-        PositionError::Propose(e) => propose_coordinator(e),
-        // Another writer of the same name won; the client reads again and decides.
-        PositionError::Moved => ResponseError::RebalanceInProgress,
-        PositionError::NoNamespace => ResponseError::NotCoordinator,
     }
 }
 

@@ -281,3 +281,6 @@ pub(crate) async fn leave_group(call: &Call, request: LeaveGroupRequest) -> Leav
     });
     LeaveGroupResponse::default().with_members(members.collect())
 }
+
+#[cfg(test)]
+mod tests;
