@@ -121,7 +121,7 @@ pub struct LogCheckpoint {
 pub struct BatchAt {
     /// Offset of the batch's first record.
     pub base_offset: Offset,
-    /// When the leader took it.
+    /// When the leader took it; -1 where the index that says so is damaged.
     pub append_ms: i64,
 }
 

@@ -8,7 +8,6 @@ use super::tail::{Tail, TailBatch};
 use super::{LogCheckpoint, Offset, StampedBatch};
 use cluster::ids::PartitionId;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -37,7 +36,7 @@ pub(super) struct State {
     /// Bytes of batches in all segments.
     pub size: u64,
     pub tail: Tail,
-    pub cursors: SmallVec<[Cursor; 0]>,
+    pub cursors: Vec<Cursor>,
     /// Is in the writer's queue.
     pub queued: bool,
     /// The partition was dropped; nothing is kept any more.

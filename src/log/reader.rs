@@ -50,7 +50,7 @@ impl State {
             start,
             written: segment.written,
             written_end,
-            indexed: segment.indexed,
+            indexed: if segment.index_damaged { 0 } else { segment.indexed },
             pending: segment.pending.clone(),
             own_from: segment.own_from,
         })
@@ -255,7 +255,11 @@ impl PartitionLog {
         match index::floor(&self.shared.files, id, view.indexed, &view.pending, before) {
             Ok(entry) => entry,
             Err(e) => {
-                tracing::warn!(partition = %self.id, error = %e, "index can't be read, scanning instead");
+                if let Some(segment) = self.state.lock().segment(view.base)
+                    && !std::mem::replace(&mut segment.index_damaged, true)
+                {
+                    tracing::warn!(file = id.name(), error = %e, "index can't be read, scanning instead");
+                }
                 None
             }
         }

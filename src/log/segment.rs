@@ -28,6 +28,8 @@ pub(super) struct Segment {
     pub first_append_ms: Option<i64>,
     /// Position of the last index entry.
     pub last_entry: u64,
+    /// The index file can't be read; batches are found by their headers.
+    pub index_damaged: bool,
     /// No batch joins it any more.
     pub closed: bool,
     /// Bytes were written since the last sync.
@@ -61,6 +63,7 @@ impl Segment {
             times: None,
             first_append_ms: None,
             last_entry: 0,
+            index_damaged: false,
             closed: false,
             dirty: false,
             index_dirty: false,

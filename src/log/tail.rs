@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 /// What a batch in the tail costs beyond its bytes.
 const OVERHEAD: usize = 128;
 
+/// Pieces of one read, so that the log's lock is held for moments only.
+const MAX_PIECES: usize = 2048;
+
 /// Slots kept for reuse once the tail is empty.
 const KEEP: usize = 16;
 
@@ -84,7 +87,7 @@ impl Tail {
             let len = batch.len();
             let fits = slice.bytes.saturating_add(len) <= max_bytes;
             let whole = first_whole && slice.bytes == 0;
-            if !fits && !whole {
+            if !(fits || whole) || slice.pieces.len() >= MAX_PIECES {
                 break;
             }
             for part in [&batch.head, &batch.rest] {

@@ -17,11 +17,11 @@ impl PartitionLog {
     /// The first batch whose max timestamp is at least `timestamp`; the record within it is the caller's to find.
     pub fn batch_by_timestamp(&self, timestamp: i64) -> Result<Option<BatchAt>, ReadError> {
         for (base, _) in self.segment_bounds() {
-            match self.times(base)? {
+            match self.unless_gone(base, self.times(base))? {
                 Some(times) if times.max_timestamp >= timestamp => {}
                 _ => continue,
             }
-            if let Some(found) = self.first_at_least(base, timestamp)? {
+            if let Some(found) = self.unless_gone(base, self.first_at_least(base, timestamp))? {
                 return self.batch_at(found);
             }
         }
@@ -33,7 +33,9 @@ impl PartitionLog {
         let log_start = self.log_start();
         let mut max = None;
         for (base, end) in self.segment_bounds() {
-            let Some(times) = self.times(base)? else { continue };
+            let Some(times) = self.unless_gone(base, self.times(base))? else {
+                continue;
+            };
             if max.is_some_and(|max| times.max_timestamp <= max) {
                 continue;
             }
@@ -42,12 +44,13 @@ impl PartitionLog {
                 continue;
             }
             // Part of the segment is below the log start, maybe the part with its largest timestamp.
-            self.walk(log_start, &mut |seen| {
+            let walked = self.walk(log_start, &mut |seen| {
                 if seen.base < end {
                     max = max.max(Some(seen.max_timestamp));
                 }
                 seen.base >= end
-            })?;
+            });
+            self.unless_gone(base, walked.map(Some))?;
         }
         match max {
             Some(max) => self.batch_by_timestamp(max),
@@ -78,11 +81,24 @@ impl PartitionLog {
         }
     }
 
+    /// An error about a segment that a trim took meanwhile is none.
+    fn unless_gone<T>(&self, base: Offset, found: Result<Option<T>, ReadError>) -> Result<Option<T>, ReadError> {
+        match found {
+            Err(_) if self.state.lock().segment(base).is_none() => Ok(None),
+            found => found,
+        }
+    }
+
     fn batch_at(&self, base_offset: Offset) -> Result<Option<BatchAt>, ReadError> {
         // A batch whose first records are below the log start is found by one of those that are not.
         let offset = base_offset.max(self.log_start());
-        let append_ms = self.append_ms(offset)?;
-        Ok(append_ms.map(|append_ms| BatchAt { base_offset, append_ms }))
+        let append_ms = match self.append_ms(offset) {
+            Ok(Some(append_ms)) => append_ms,
+            // A trim took it.
+            Ok(None) => return Ok(None),
+            Err(_) => -1,
+        };
+        Ok(Some(BatchAt { base_offset, append_ms }))
     }
 
     /// First offset of each segment, and the offset after its last.
@@ -168,13 +184,14 @@ impl PartitionLog {
             (view, state.segment_end(number))
         };
         let id = self.file(base, Kind::Index);
-        let last = match view.indexed.checked_sub(1) {
-            Some(n) => index::entry(&self.shared.files, id, n).map_err(|e| self.index_error(base, &e))?,
-            // No index at all: everything about it is unknown but what the batches say.
-            None => Entry {
+        let last = view.indexed.checked_sub(1);
+        let last = match last.map(|n| index::entry(&self.shared.files, id, n)) {
+            Some(Ok(last)) => last,
+            // The batches say all but when they came; not after the next segment's first, at any rate.
+            Some(Err(_)) | None => Entry {
                 offset: base,
                 position: FILE_HEADER,
-                append_ms: i64::MAX,
+                append_ms: self.append_ms(end).ok().flatten().unwrap_or(i64::MAX),
                 max_before: i64::MIN,
             },
         };

@@ -150,7 +150,9 @@ impl PartitionLog {
         ids
     }
 
-    /// Makes one file durable. A file that a trim took meanwhile needs no sync.
+    /// Makes one file durable. It may have been closed and opened again since it was written: Linux tells a write-back
+    /// error to the first sync after it whoever opened the file (4.17 and later). A file that a trim took meanwhile needs
+    /// no sync.
     pub(super) fn sync(&self, id: FileId) -> io::Result<()> {
         let done = self.shared.files.open(id).and_then(|file| file.sync_data());
         match done {

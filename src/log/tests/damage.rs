@@ -96,6 +96,10 @@ fn a_damaged_index_costs_no_data() {
         let slice = log.read(batch.last_offset, 0, true).unwrap();
         assert!(fetched(&slice) == content(batch));
     }
+    assert_eq!(log.batch_by_timestamp(30).unwrap().map(|b| b.base_offset), Some(60));
+    // Batches 0 to 11 are in the first segment; the last of them came at 3 ms, that of the next segment at 4.
+    assert_eq!(log.retention_point(1_000, Some(996), None), 0);
+    assert_eq!(log.retention_point(1_000, Some(995), None), 26);
     let next = batch(80, 1, 10, 1, 99, 99);
     log.append(next.clone());
     assert_eq!(log.append_ms(80).unwrap(), Some(99));
