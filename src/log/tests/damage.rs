@@ -97,14 +97,27 @@ fn a_damaged_index_costs_no_data() {
         assert!(fetched(&slice) == content(batch));
     }
     assert_eq!(log.batch_by_timestamp(30).unwrap().map(|b| b.base_offset), Some(60));
-    // Batches 0 to 11 are in the first segment; the last of them came at 3 ms, that of the next segment at 4.
-    assert_eq!(log.retention_point(1_000, Some(996), None), 0);
-    assert_eq!(log.retention_point(1_000, Some(995), None), 26);
     let next = batch(80, 1, 10, 1, 99, 99);
     log.append(next.clone());
     assert_eq!(log.append_ms(80).unwrap(), Some(99));
     checkpoint(&logs, &[id(0)]).unwrap();
     assert!(fetched(&log.read(80, 0, true).unwrap()) == content(&next));
+}
+
+#[test]
+fn a_segment_with_a_damaged_index_still_goes_by_age() {
+    let memory = MemoryFs::new(6);
+    let (_, at) = stored(&memory, 40);
+    memory.flip_bit(&path(&names(&memory, ".index")[0]), 8).unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(memory.clone());
+    let logs = open(&fs, &config(DIR), &at);
+    let log = logs.partition(id(0));
+    // The first segment holds batches 0 to 12; the next segment's first came at 4 ms.
+    assert_eq!(log.retention_point(1_000, Some(996), None), 0);
+    drop(logs);
+    let logs = open(&fs, &config(DIR), &at);
+    let log = logs.partition(id(0));
+    assert_eq!(log.retention_point(1_000, Some(995), None), 26);
 }
 
 #[test]

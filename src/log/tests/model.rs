@@ -176,9 +176,14 @@ impl World {
 
     fn crash(&mut self) {
         if let Some(memory) = &self.memory {
-            memory.crash();
+            // Nothing the threads of the old life still do may reach the files of the new one.
+            memory.power_off_at_sync(0);
+            assert!(memory.sync_dir(std::path::Path::new("/")).is_err() && memory.is_off());
         }
         self.logs.close();
+        if let Some(memory) = &self.memory {
+            memory.crash();
+        }
         self.logs = open(&self.fs, &self.config, &self.durable);
         for (partition, at) in &self.durable {
             let log = self.logs.partition(*partition);
