@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 /// A range of this node.
-#[derive(Clone)]
 pub(super) struct Held {
     pub(super) range: Range,
     leadership: watch::Receiver<Leadership>,
@@ -33,7 +32,7 @@ impl Held {
 
 #[derive(Default)]
 pub(super) struct Ranges {
-    held: ArcSwap<HashMap<RangeId, Held>>,
+    held: ArcSwap<HashMap<RangeId, Arc<Held>>>,
     /// Views of machines whose range has not been added yet.
     starting: Mutex<HashMap<RangeId, Arc<RangeView>>>,
     /// Changes with `held`.
@@ -41,17 +40,17 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    pub(super) fn get(&self, id: RangeId) -> Option<Held> {
+    pub(super) fn get(&self, id: RangeId) -> Option<Arc<Held>> {
         self.held.load().get(&id).cloned()
     }
 
     /// Who leads the range, `None` where it is not held here.
     pub(super) fn leadership(&self, id: RangeId) -> Option<Leadership> {
-        self.held.load().get(&id).map(Held::leadership)
+        self.held.load().get(&id).map(|held| held.leadership())
     }
 
     /// The ranges that this node leads.
-    pub(super) fn led(&self) -> Vec<(RangeId, Held)> {
+    pub(super) fn led(&self) -> Vec<(RangeId, Arc<Held>)> {
         let held = self.held.load();
         let led = held.iter().filter(|(_, h)| h.leadership().here);
         led.map(|(id, h)| (*id, h.clone())).collect()
@@ -90,11 +89,11 @@ impl Broker {
                 }
             }
         });
-        let held = Held {
+        let held = Arc::new(Held {
             range,
             leadership,
             view,
-        };
+        });
         self.ranges.held.rcu(|ranges| {
             let mut ranges = HashMap::clone(ranges);
             ranges.insert(id, held.clone());
@@ -105,7 +104,7 @@ impl Broker {
 
     /// Who leads the range, as it changes. `None` while this node does not hold the range.
     pub fn leadership(&self, range: RangeId) -> Option<watch::Receiver<Leadership>> {
-        self.ranges.get(range).map(|held| held.leadership)
+        self.ranges.get(range).map(|held| held.leadership.clone())
     }
 
     /// Resolves once this node leads the range; waits for it, briefly, while it is starting or electing.
@@ -114,13 +113,13 @@ impl Broker {
     }
 
     /// A range that this node leads; waits for it, briefly, while it is starting or electing.
-    pub(super) async fn leading(&self, id: RangeId) -> Result<Held, ProposeError> {
+    pub(super) async fn leading(&self, id: RangeId) -> Result<Arc<Held>, ProposeError> {
         if let Some(held) = self.ranges.get(id).filter(|held| held.leadership().here) {
             return Ok(held);
         }
         let deadline = Instant::now() + self.config.range_wait;
         let mut added = self.ranges.added.subscribe();
-        let mut held = loop {
+        let held = loop {
             if let Some(held) = self.ranges.get(id) {
                 break held;
             }
@@ -131,7 +130,8 @@ impl Broker {
         };
         let node = self.node;
         let settled = |l: &Leadership| l.here || l.leader.is_some_and(|leader| leader != node);
-        let leader = match timeout_at(deadline, held.leadership.wait_for(settled)).await {
+        let mut leadership = held.leadership.clone();
+        let leader = match timeout_at(deadline, leadership.wait_for(settled)).await {
             Ok(Ok(now)) if now.here => None,
             Ok(Ok(now)) => Some(now.leader),
             Ok(Err(_)) | Err(_) => Some(None),

@@ -70,6 +70,6 @@ impl Broker {
     async fn settled(&self, namespace: NamespaceId) -> Result<Arc<RangeView>, PositionError> {
         let held = self.leading(self.home(namespace)?).await?;
         held.range.read_barrier().await?;
-        Ok(held.view)
+        Ok(held.view.clone())
     }
 }
