@@ -8,8 +8,10 @@
 //! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
 
 use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
-use crate::config::Config;
+use crate::config::{Config, Validate};
+use crate::groups::{Coordinator, GroupConfig};
 use crate::http;
+use crate::kafka::{KafkaConfig, KafkaServer};
 use crate::log::{LogConfig, Logs};
 use crate::ql::exec::{Engine, Settings};
 use crate::shell::{Ending, Input, Remote, Shell, Store};
@@ -37,6 +39,7 @@ pub struct Node {
     pub broker_id: BrokerId,
     broker: Arc<Broker>,
     engine: Arc<Engine>,
+    groups: Arc<Coordinator>,
     host: RangeHost,
     logs: Arc<Logs>,
     ranges: JoinHandle<()>,
@@ -87,6 +90,7 @@ impl Node {
         });
         start_ranges(&host, &broker, id).await?;
         let ranges = tokio::spawn(follow_catalog(host.clone(), broker.clone(), id));
+        let groups = Coordinator::new(broker.clone(), group_config(config));
         let engine = Arc::new(Engine::new(
             broker.clone(),
             Settings {
@@ -99,6 +103,7 @@ impl Node {
             broker_id,
             broker,
             engine,
+            groups,
             host,
             logs,
             ranges,
@@ -120,6 +125,7 @@ impl Node {
     /// Stops everything below the front doors. What was acknowledged is durable already.
     pub async fn close(self) {
         self.ranges.abort();
+        self.groups.close();
         self.broker.stop();
         self.host.shutdown().await;
         let logs = self.logs.clone();
@@ -156,6 +162,13 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         );
         tokio::spawn(server.serve(listener, stop.clone()))
     });
+    let kafka = match kafka {
+        Some(listener) => {
+            let settings = kafka_config(config, &node);
+            Some(KafkaServer::start(listener, settings, node.id, node.broker.clone(), node.groups.clone())?)
+        }
+        None => None,
+    };
     tracing::info!(
         node = %node.id,
         broker = %node.broker_id,
@@ -173,6 +186,9 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     };
     ready.send_replace(false);
     stop.cancel();
+    if let Some(kafka) = kafka {
+        kafka.stop().await;
+    }
     if let Some(http) = http {
         http.await.context("the HTTP front door")?;
     }
@@ -324,6 +340,31 @@ fn log_config(config: &Config, dir: &Path) -> LogConfig {
         segment_bytes: config.storage.segment_bytes,
         index_interval: 4096,
         tail_bytes: 64 << 20,
+    }
+}
+
+fn group_config(config: &Config) -> GroupConfig {
+    GroupConfig {
+        initial_rebalance_delay: Duration::from_millis(u64::from(config.kafka.group_initial_delay_ms)),
+        ..GroupConfig::default()
+    }
+}
+
+fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
+    let cluster_id = node.broker.catalog().view().store().unwrap_or_default();
+    KafkaConfig {
+        advertise: config.kafka.kafka_advertise.clone(),
+        database: config.kafka.kafka_database.clone(),
+        walk_records: config.kafka.kafka_validate == Validate::Records,
+        max_message_bytes: config.kafka.max_message_bytes,
+        segment_bytes: config.storage.segment_bytes,
+        log_dir: config.path.as_deref().unwrap_or(Path::new("")).display().to_string(),
+        max_frame: config.kafka.max_request_bytes as usize,
+        request_memory: config.kafka.max_inflight_bytes as usize,
+        max_connections: config.kafka.max_connections,
+        max_connections_per_address: config.kafka.max_connections_per_address,
+        max_idle: Duration::from_secs(config.kafka.idle_seconds),
+        ..KafkaConfig::new(cluster_id.simple().to_string())
     }
 }
 

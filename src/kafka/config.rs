@@ -5,8 +5,6 @@ use std::time::Duration;
 /// How the Kafka port behaves.
 #[derive(Clone, Debug)]
 pub struct KafkaConfig {
-    /// Where to listen (`--kafka`): host and port; port 0 takes a free one.
-    pub listen: String,
     /// Host and port told to clients (`--kafka-advertise`); `None`: the address the client reached.
     pub advertise: Option<(String, u16)>,
     /// Namespace and database in which a bare topic name is looked up (`--kafka-database`).
@@ -48,10 +46,9 @@ pub struct KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// The defaults for an address.
-    pub fn new(listen: String, cluster_id: String) -> Self {
+    /// The defaults.
+    pub fn new(cluster_id: String) -> Self {
         Self {
-            listen,
             advertise: None,
             database: None,
             cluster_id,

@@ -42,17 +42,17 @@ pub struct KafkaServer {
 }
 
 impl KafkaServer {
-    /// Listens and serves.
+    /// Serves what connects to `listener`.
     ///
     /// # Errors
-    /// The address cannot be listened on.
-    pub async fn start(
+    /// The listener has no address.
+    pub fn start(
+        listener: TcpListener,
         config: KafkaConfig,
         node: NodeId,
         broker: Arc<Broker>,
         groups: Arc<Coordinator>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(config.listen.as_str()).await?;
         let address = listener.local_addr()?;
         let registry = Arc::new(Registry::new(
             config.max_connections,
