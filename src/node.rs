@@ -165,7 +165,13 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let kafka = match kafka {
         Some(listener) => {
             let settings = kafka_config(config, &node);
-            Some(KafkaServer::start(listener, settings, node.id, node.broker.clone(), node.groups.clone())?)
+            Some(KafkaServer::start(
+                listener,
+                settings,
+                node.id,
+                node.broker.clone(),
+                node.groups.clone(),
+            )?)
         }
         None => None,
     };

@@ -25,8 +25,16 @@ pub(crate) enum Done {
 }
 
 /// A body that the guard has passed.
-pub(crate) fn decode<T: Decodable>(version: i16, mut body: Bytes) -> Result<T, Refusal> {
-    let request = T::decode(&mut body, version).map_err(|e| Refusal::Body(e.to_string()))?;
+fn decode<T: Decodable>(version: i16, body: Bytes) -> Result<T, Refusal> {
+    decode_body(body, |body| T::decode(body, version))
+}
+
+/// Calls the codec; it must take the whole body.
+pub(crate) fn decode_body<T, E: std::fmt::Display>(
+    mut body: Bytes,
+    codec: impl FnOnce(&mut Bytes) -> Result<T, E>,
+) -> Result<T, Refusal> {
+    let request = codec(&mut body).map_err(|e| Refusal::Body(e.to_string()))?;
     match body.len() {
         0 => Ok(request),
         left => Err(guard::Lie::Trailing(left).into()),

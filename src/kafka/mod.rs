@@ -25,6 +25,7 @@ mod memory;
 mod names;
 mod partitions;
 mod pool;
+mod probe;
 mod pulse;
 mod registry;
 mod reply;
@@ -36,5 +37,6 @@ mod write;
 
 pub use config::KafkaConfig;
 pub use names::{NameError, Names, Parts};
+pub use probe::{DecodedFrame, decode_frame};
 pub use server::KafkaServer;
 pub use table::{Api, TABLE};

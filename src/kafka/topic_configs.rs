@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     fn config() -> KafkaConfig {
-        KafkaConfig::new("127.0.0.1:0".into(), "c".into())
+        KafkaConfig::new("c".into())
     }
 
     #[test]

@@ -152,8 +152,18 @@ async fn create(call: &Call, state: &State, asked: &CreatableTopic, validate_onl
         let topic = define(call, parts, settings.spec(partitions)).await?;
         created.id = topic.uuid;
         created.partitions = topic.partitions.len();
+        await_leaders(call, &topic).await;
     }
     Ok(created)
+}
+
+/// A client may use a topic as soon as it is told of it: waits, within limits, for ranges that are just starting.
+async fn await_leaders(call: &Call, topic: &Topic) {
+    let mut ranges = topic.partitions.clone();
+    ranges.sort_unstable();
+    ranges.dedup();
+    // Led elsewhere, or not in time: told by Metadata, not here.
+    let _ = join_all(ranges.into_iter().map(|range| call.broker().led_here(range))).await;
 }
 
 async fn define(call: &Call, parts: Parts<'_>, spec: TopicSpec) -> Result<Arc<Topic>, Refused> {

@@ -50,10 +50,12 @@ unsafe impl GlobalAlloc for Counting {
 
 /// The most bytes of heap that `work` held at a time on this thread, beyond what was held before.
 pub(crate) fn peak(work: impl FnOnce()) -> usize {
-    let before = HELD.get();
+    let (before, outer) = (HELD.get(), PEAK.get());
     PEAK.set(before);
     work();
-    (PEAK.get() - before).max(0) as usize
+    let inner = PEAK.get();
+    PEAK.set(outer.max(inner));
+    (inner - before).max(0) as usize
 }
 
 #[cfg(test)]

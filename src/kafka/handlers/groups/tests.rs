@@ -18,7 +18,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 const TOPIC: &str = "shop.orders.orders";
 
@@ -34,11 +34,10 @@ impl Node {
         let store = Store::new().await;
         store.topic("orders", partitions(3)).await;
         let groups = Coordinator::new(store.broker.clone(), GroupConfig::default());
-        let mut config = KafkaConfig::new("127.0.0.1:0".into(), "store".into());
+        let mut config = KafkaConfig::new("store".into());
         config.database = database.map(|(n, d)| (n.to_owned(), d.to_owned()));
-        let server = KafkaServer::start(config, NODE, store.broker.clone(), groups.clone())
-            .await
-            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = KafkaServer::start(listener, config, NODE, store.broker.clone(), groups.clone()).unwrap();
         Self {
             _store: store,
             server,
