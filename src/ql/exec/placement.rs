@@ -84,6 +84,43 @@ mod tests {
         }
     }
 
+    /// Where librdkafka's `murmur2_random` puts a key.
+    fn librdkafka(key: &str, partitions: u32) -> u32 {
+        let null = std::ptr::null_mut();
+        // SAFETY: the partitioner reads the key's bytes alone; topic and opaque pointers are passed over.
+        let partition = unsafe {
+            rdkafka::bindings::rd_kafka_msg_partitioner_murmur2_random(
+                null,
+                key.as_ptr().cast(),
+                key.len(),
+                partitions as i32,
+                null.cast(),
+                null.cast(),
+            )
+        };
+        partition as u32
+    }
+
+    #[test]
+    fn a_thousand_keys_land_where_java_and_librdkafka_put_them() {
+        let java = include_str!("../../../tests/data/placement/java.tsv");
+        let mut keys = 0;
+        for line in java.lines() {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let &[key, of_3, of_12, of_1000] = columns.as_slice() else {
+                panic!("{line}")
+            };
+            let text = Value::from(key).placement_text().expect("a string places");
+            for (partitions, java) in [(3, of_3), (12, of_12), (1000, of_1000)] {
+                let ours = partition_of(text.as_bytes(), partitions);
+                assert_eq!(ours.to_string(), java, "{key} of {partitions}");
+                assert_eq!(ours, librdkafka(key, partitions), "{key} of {partitions}");
+            }
+            keys += 1;
+        }
+        assert_eq!(keys, 1000);
+    }
+
     #[test]
     fn the_keys_of_the_documentation_land_where_it_says() {
         assert_eq!(partition_of(b"c-42", 3), 0);
