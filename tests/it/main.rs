@@ -1,8 +1,10 @@
 //! Integration tests: real processes, real sockets, real clients. One binary, so that it links once.
 //!
+//! * [`clients`]: stock clients, unchanged;
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
 //! * [`process`]: a tessaridb process of a test's own.
 
+mod clients;
 mod kafka_wire;
 #[allow(dead_code)]
 mod process;

@@ -1,0 +1,17 @@
+//! Stock clients against a node, unchanged: librdkafka (Rust and Python), kafka-python, aiokafka, kcat.
+//!
+//! What they need is installed by the tests, pinned; nothing is skipped where `CI` is set.
+//!
+//! * [`install`]: the Python environment and kcat;
+//! * [`record`]: the records tests send, as the clients' programs read and print them;
+//! * [`stock`]: one way to produce and consume with each of the clients;
+//! * [`stored`]: what lies in a partition, byte for byte.
+
+mod example;
+mod groups;
+mod install;
+mod pairs;
+mod placement;
+mod record;
+mod stock;
+mod stored;
