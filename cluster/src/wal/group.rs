@@ -152,6 +152,59 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Where the entries from `first` to `last` lie that lie in segment `seq`; `None` where memory no longer has them all,
+    /// because a change is on its way to the log.
+    pub fn places(&self, seq: u64, (first, last): (u64, u64)) -> Option<Vec<(LogId, Place)>> {
+        let log = self.log.lock();
+        if first < log.first || last >= log.next() {
+            return None;
+        }
+        let mut places = Vec::new();
+        for index in first..=last {
+            let slot = log.slots[(index - log.first) as usize];
+            let place = slot.place.ok()?;
+            if place.seq == seq {
+                places.push((LogId { term: slot.term, index }, place));
+            }
+        }
+        Some(places)
+    }
+
+    /// Notes that entries were copied, unless they were dropped since.
+    pub fn moved(&self, copies: &[(u64, Place, Place)]) {
+        let mut log = self.log.lock();
+        for (index, from, to) in copies {
+            let first = log.first;
+            if let Some(at) = index.checked_sub(first)
+                && let Some(slot) = log.slots.get_mut(at as usize)
+                && slot.place == Ok(*from)
+            {
+                slot.place = Ok(*to);
+            }
+        }
+    }
+}
+
+/// Reads one record's body whole, or says where it is damaged.
+pub(super) fn read_body(segment: &Segment, group: RangeId, place: Place) -> io::Result<Bytes> {
+    let mut buf = BytesMut::zeroed(HEAD + place.len as usize);
+    segment.file.read_exact_at(&mut buf, place.offset.into())?;
+    let buf = buf.freeze();
+    check_body(&buf, group, place)
+        .ok_or_else(|| WalError::Corrupt(format!("{} at {}: a bad record", segment.name, place.offset)).into())
+}
+
+/// The body of the record at the start of `buf`, if it is the one that should be there.
+fn check_body(buf: &Bytes, group: RangeId, place: Place) -> Option<Bytes> {
+    let body = buf.slice(HEAD..HEAD + place.len as usize);
+    Head::decode(buf)
+        .filter(|head| head.group == group.0 && head.seq == place.seq && head.len == place.len)
+        .filter(|head| matches!(head.kind, Kind::Entry | Kind::Moved))
+        .filter(|head| head.body_crc == format::crc(&[&body]))
+        .map(|_| body)
+}
+
 enum Found {
     Cached(Entry),
     OnDisk(LogId, Place),
@@ -369,12 +422,8 @@ impl Group {
         let buf: Bytes = buf.freeze();
         for (id, place) in run {
             let at = (u64::from(place.offset) - begin) as usize;
-            let body = buf.slice(at + HEAD..at + HEAD + place.len as usize);
-            let entry = Head::decode(&buf[at..])
-                .filter(|head| head.group == self.id.0 && head.seq == place.seq && head.len == place.len)
-                .filter(|head| matches!(head.kind, Kind::Entry | Kind::Moved))
-                .filter(|head| head.body_crc == format::crc(&[&body]))
-                .and_then(|_| format::decode_entry(&body))
+            let entry = check_body(&buf.slice(at..), self.id, *place)
+                .and_then(|body| format::decode_entry(&body))
                 .filter(|entry| entry.id == *id);
             match entry {
                 Some(entry) => entries.push(entry),

@@ -114,8 +114,11 @@ pub struct GroupState {
 pub struct WalConfig {
     /// Length of a segment. Default 16 MiB. At least 64 KiB, below 2 GiB.
     pub segment_bytes: u64,
-    /// Segments kept for reuse beyond those in use. Default 4.
+    /// Segments kept for reuse beyond those in use, and whether one is made ahead when there is none. Default 4.
     pub spare_segments: usize,
+    /// Segments in use beyond which the entries of groups that rest are copied forward, so that they hold no old
+    /// segment. Default 32.
+    pub live_segments: usize,
     /// Entries kept in memory per group though they can be read back from disk. Default 16 MiB.
     pub cache_bytes: usize,
     /// Disk space that must be left for new work to be admitted. Default 256 MiB.
@@ -127,6 +130,7 @@ impl Default for WalConfig {
         Self {
             segment_bytes: 16 << 20,
             spare_segments: 4,
+            live_segments: 32,
             cache_bytes: 16 << 20,
             headroom: 256 << 20,
         }

@@ -73,6 +73,10 @@ impl Segments {
         self.live.read().get(&seq).cloned()
     }
 
+    pub fn live_count(&self) -> usize {
+        self.live.read().len()
+    }
+
     pub fn live_bytes(&self) -> u64 {
         self.live.read().len() as u64 * self.segment_bytes
     }
@@ -151,7 +155,7 @@ impl Segments {
     /// Makes a segment ahead of its use when none is left, on a thread of its own: with its blocks written once, so that
     /// the log's syncs need not wait for the file system's journal.
     pub fn prepare(self: &Arc<Self>) {
-        if !self.spare.lock().is_empty() || self.preparing.swap(true, Ordering::AcqRel) {
+        if self.spares == 0 || !self.spare.lock().is_empty() || self.preparing.swap(true, Ordering::AcqRel) {
             return;
         }
         let segments = self.clone();

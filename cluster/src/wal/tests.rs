@@ -11,8 +11,17 @@ fn small() -> WalConfig {
     WalConfig {
         segment_bytes: 64 << 10,
         spare_segments: 2,
+        live_segments: 6,
         cache_bytes: 4 << 10,
         headroom: 0,
+    }
+}
+
+/// Nothing but the log's own writes and syncs touches the files.
+fn alone() -> WalConfig {
+    WalConfig {
+        spare_segments: 0,
+        ..small()
     }
 }
 
@@ -355,7 +364,7 @@ fn a_flipped_bit_is_not_served() {
 #[test]
 fn a_failed_sync_is_final() {
     let files = MemoryFs::new(4);
-    let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), small()).unwrap();
+    let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), alone()).unwrap();
     let group = wal.group(RangeId(1));
     append(&group, vec![entry(1, 0, 10)]).unwrap();
     files.fail_sync(0);
@@ -383,7 +392,7 @@ fn a_failed_sync_is_final() {
 #[test]
 fn a_failed_write_is_final() {
     let files = MemoryFs::new(5);
-    let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), small()).unwrap();
+    let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), alone()).unwrap();
     let group = wal.group(RangeId(1));
     append(&group, vec![entry(1, 0, 10)]).unwrap();
     files.fail_write(0);
@@ -428,6 +437,44 @@ fn an_append_that_meets_a_full_disk_waits_for_space() {
         .chain((1..40).map(|n| entry(1, n, 20_000)))
         .collect();
     assert_eq!(all(&wal.group(RangeId(1))), expected);
+}
+
+#[test]
+fn a_resting_group_holds_no_old_segment() {
+    let files = MemoryFs::new(9);
+    let dir = Path::new("/wal");
+    let resting: Vec<_> = (0..40).map(|n| entry(1, n, 500)).collect();
+    let mut next = 0;
+    for life in 0..3 {
+        let wal = Wal::open(Arc::new(files.clone()), dir, small()).unwrap();
+        let (cold, hot) = (wal.group(RangeId(1)), wal.group(RangeId(2)));
+        if life == 0 {
+            save_vote(&cold, vote(1)).unwrap();
+            append(&cold, resting.clone()).unwrap();
+            cold.purge(id(1, 4));
+            cold.applied(40);
+        }
+        for _ in 0..300 {
+            append(&hot, vec![entry(2, next, 4000)]).unwrap();
+            hot.applied(next + 1);
+            hot.purge(id(2, next));
+            next += 1;
+        }
+        assert_eq!(all(&cold), resting[5..]);
+        assert!(wal.span() <= 18 * (64 << 10), "{} bytes held", wal.span());
+        // What was copied is dropped like anything else.
+        if life == 1 {
+            cold.cut(38);
+            append(&cold, vec![entry(3, 38, 10)]).unwrap();
+            cold.cut(38);
+            append(&cold, resting[38..].to_vec()).unwrap();
+        }
+        drop(wal);
+        files.crash();
+        let wal = Wal::open(Arc::new(files.clone()), dir, small()).unwrap();
+        assert_eq!(all(&wal.group(RangeId(1))), resting[5..]);
+        assert_eq!(wal.group(RangeId(1)).state().vote, Some(vote(1)));
+    }
 }
 
 #[test]

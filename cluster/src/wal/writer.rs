@@ -1,7 +1,7 @@
 //! The thread that writes: drains the queue, one vectored write, one fdatasync, tells every waiter.
 
 use super::format::{self, Encoded, HEAD, Head, Kind, PAGE, SegmentHeader, State};
-use super::group::{Inner, Place};
+use super::group::{self, Inner, Place};
 use super::segment::Segment;
 use super::{Body, Done, LogId, Shared, Vote, WalError};
 use crate::fs;
@@ -91,6 +91,8 @@ pub(super) struct Writer {
     /// Whether this segment has the small state of every group, so that the ones before are not needed for it. Not so
     /// after a start: it may have been torn off.
     stated: bool,
+    /// Whether a segment was begun since it was last looked which groups hold old ones.
+    rolled: bool,
     /// How many waited for the last write, and how long it took.
     last: (usize, Duration),
 }
@@ -204,6 +206,7 @@ impl Writer {
             shadows,
             batch,
             stated: false,
+            rolled: false,
             last: (0, Duration::ZERO),
         }
     }
@@ -216,12 +219,11 @@ impl Writer {
             while let Some(Job { group, what, mut done }) = jobs.next() {
                 let written = self.add(group, what).and_then(|()| {
                     self.batch.done.extend(done.take());
-                    let last = jobs.len() == 0;
-                    if last || self.batch.len >= MAX_WRITE {
-                        self.flush()
-                    } else {
-                        Ok(())
+                    if jobs.len() == 0 || self.batch.len >= MAX_WRITE {
+                        self.flush()?;
+                        self.move_resting()?;
                     }
+                    Ok(())
                 });
                 if let Err(error) = written {
                     tracing::error!(%error, "the write-ahead log failed");
@@ -419,6 +421,7 @@ impl Writer {
         self.batch.scratch(&header);
         // Small state never holds an old segment: each begins with all of it.
         self.add_states();
+        self.rolled = true;
         self.shared.segments.prepare();
         Ok(())
     }
@@ -473,6 +476,72 @@ impl Writer {
         let spans = self.shadows.values().filter_map(|shadow| shadow.spans.keys().next());
         let needed = spans.min().copied().unwrap_or(self.tail.seq);
         self.shared.segments.release_before(needed.min(self.tail.seq));
+    }
+
+    /// Copies forward what groups that rest have in the oldest segment, once the log has become long.
+    fn move_resting(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.rolled) {
+            return Ok(());
+        }
+        let live = self.shared.segments.live_count();
+        if live <= self.shared.config.live_segments {
+            return Ok(());
+        }
+        let Some(oldest) = self
+            .shadows
+            .values()
+            .filter_map(|s| s.spans.keys().next())
+            .min()
+            .copied()
+        else {
+            return Ok(());
+        };
+        let Some(segment) = self.shared.segments.get(oldest) else {
+            return Ok(());
+        };
+        let half = self.tail.seq - (self.tail.seq - oldest) / 2;
+        let rests = |shadow: &Shadow| shadow.spans.range(half..).next().is_none();
+        let holders: Vec<_> = self
+            .shadows
+            .iter()
+            .filter(|(_, shadow)| rests(shadow))
+            .filter_map(|(id, shadow)| {
+                let (first, last) = *shadow.spans.get(&oldest)?;
+                Some((*id, (first.max(shadow.state.begin()), last)))
+            })
+            .collect();
+        for (id, span) in holders {
+            let inner = self.shared.groups.read().get(&id).cloned();
+            let Some((inner, places)) = inner.and_then(|inner| Some((inner.clone(), inner.places(oldest, span)?)))
+            else {
+                continue;
+            };
+            let mut copies = Vec::with_capacity(places.len());
+            for (entry, from) in places {
+                let body = group::read_body(&segment, id, from)?;
+                self.make_room(body.len())?;
+                let offset = self.add_head(id, Kind::Moved, from.len, format::crc(&[&body]));
+                self.batch.bytes(&body);
+                let to = Place {
+                    seq: self.tail.seq,
+                    offset: offset as u32,
+                    len: from.len,
+                };
+                let span = self
+                    .shadow(id)
+                    .spans
+                    .entry(to.seq)
+                    .or_insert((entry.index, entry.index));
+                *span = (span.0.min(entry.index), span.1.max(entry.index));
+                copies.push((entry.index, from, to));
+            }
+            self.flush()?;
+            inner.moved(&copies);
+            self.shadow(id).spans.remove(&oldest);
+        }
+        self.rolled = false;
+        self.collect();
+        Ok(())
     }
 
     /// Tries until it is not the lack of space that it fails for, or the log is closed.
