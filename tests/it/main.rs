@@ -2,10 +2,12 @@
 //!
 //! * [`clients`]: stock clients, unchanged;
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
+//! * [`kill`]: kill -9 under an idempotent load; [`node`]: starting and stopping.
 //! * [`process`]: a tessaridb process of a test's own.
 
 mod clients;
 mod kafka_wire;
-#[allow(dead_code)]
+mod kill;
+mod node;
 mod process;
 mod wire;
