@@ -93,19 +93,11 @@ impl JoinAnswer {
             error: Some(error),
             generation: -1,
             protocol_type: None,
-            protocol: Some(Arc::from("")),
+            protocol: None,
             leader: Arc::from(""),
             member_id,
             members: Vec::new(),
             skip_assignment: false,
-        }
-    }
-
-    /// A refusal that has no protocol name, not even an empty one.
-    pub(super) fn refused_without_protocol(error: Refusal, member_id: Arc<str>) -> Self {
-        Self {
-            protocol: None,
-            ..Self::refused(error, member_id)
         }
     }
 }

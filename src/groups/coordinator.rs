@@ -19,7 +19,7 @@ use cluster::ids::{NamespaceId, NodeId, PartitionId, TopicId};
 use cluster::range::ProposeError;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
@@ -73,6 +73,7 @@ pub struct Inner {
     timers: Timers<Entry>,
     /// Bytes of all groups, about.
     bytes: AtomicUsize,
+    closed: AtomicBool,
     me: Weak<Inner>,
 }
 
@@ -164,6 +165,7 @@ impl Coordinator {
             groups: Mutex::default(),
             timers: Timers::default(),
             bytes: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             me: me.clone(),
         });
         let stop = CancellationToken::new();
@@ -174,9 +176,14 @@ impl Coordinator {
         })
     }
 
-    /// Forgets all groups; requests that wait are told to look for another coordinator. For a stopping node.
+    /// Forgets all groups and takes no more; requests that wait are told to look for another coordinator. For a node that
+    /// stops: called before its front doors wait for their requests.
     pub fn close(&self) {
-        let groups = std::mem::take(&mut *self.groups.lock());
+        let groups = {
+            let mut groups = self.groups.lock();
+            self.closed.store(true, Relaxed);
+            std::mem::take(&mut *groups)
+        };
         for entry in groups.into_values() {
             self.discard(&entry);
         }
@@ -316,6 +323,9 @@ impl Inner {
         let key = (namespace, address.group.clone());
         if let Some(entry) = groups.get(&key) {
             return Ok(entry.clone());
+        }
+        if self.closed.load(Relaxed) {
+            return Err(Refusal::NotCoordinator);
         }
         if groups.len() >= self.config.max_groups {
             return Err(Refusal::CoordinatorNotAvailable);

@@ -280,6 +280,8 @@ async fn what_waits_is_answered_when_the_coordinator_closes() {
     .await;
     groups.close();
     assert_eq!(soon(waiting).await.unwrap().error, Some(Refusal::NotCoordinator));
+    let late = soon(groups.join(&address, join(""))).await;
+    assert_eq!(late.error, Some(Refusal::NotCoordinator));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,10 +24,7 @@ impl Group {
             }
             self.admit(id, join, ticket, now, out);
         } else if let Err(refusal) = self.check_member(&id, join.instance.as_deref()) {
-            out.push(Output::Joined(
-                ticket,
-                JoinAnswer::refused_without_protocol(refusal, id),
-            ));
+            refuse(ticket, refusal, id, out);
         } else {
             self.rejoin(join, ticket, now, out);
         }
@@ -176,7 +173,7 @@ impl Group {
 
     /// Whatever still waits under the old id is answered that it was taken over.
     fn fence(&mut self, old_id: &Arc<str>, out: &mut Vec<Output>) {
-        let refusal = JoinAnswer::refused_without_protocol(Refusal::FencedInstance, old_id.clone());
+        let refusal = JoinAnswer::refused(Refusal::FencedInstance, old_id.clone());
         self.answer_join(old_id, refusal, out);
         if let Some(sync) = self.members.get_mut(old_id).and_then(|m| m.syncing.take()) {
             let refusal = super::answer::SyncAnswer::refused(Refusal::FencedInstance);

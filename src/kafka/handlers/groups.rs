@@ -96,6 +96,7 @@ pub(super) fn string(text: &str) -> StrBytes {
 pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse {
     const GROUP: i8 = 0;
     const TRANSACTION: i8 = 1;
+    const SHARE: i8 = 2;
     let state = call.view();
     let endpoints = call.endpoints(&state);
     let find = |key: &StrBytes| {
@@ -129,7 +130,10 @@ pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorReques
                         .with_node_id(BrokerId(-1))
                         .with_port(-1)
                         .with_error_code(error.code())
-                        .with_error_message(Some(string(&error.to_string()))),
+                        .with_error_message(Some(match request.key_type {
+                            GROUP..=SHARE => StrBytes::default(),
+                            _ => string(&error.to_string()),
+                        })),
                 }
             })
             .collect();

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 /// READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that can be done to a group (KIP-430).
 const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 /// All groups of the classic protocol are of this type (KIP-848).
-const CLASSIC: &str = "Classic";
+const CLASSIC: &str = "classic";
 
 pub(crate) async fn describe_groups(call: &Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
     let mut groups = Vec::with_capacity(request.groups.len());
@@ -99,10 +99,13 @@ pub(crate) async fn delete_groups(call: &Call, request: DeleteGroupsRequest) -> 
 }
 
 pub(crate) async fn offset_delete(call: &Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
+    let refused = |refusal: Refusal| OffsetDeleteResponse::default().with_error_code(error(refusal).code());
+    if request.group_id.is_empty() {
+        return refused(Refusal::InvalidGroupId);
+    }
     let state = call.view();
     let names = request.topics.iter().map(|t| t.name.as_str());
     let address = address(call, &state, &request.group_id, names);
-    let refused = |refusal: Refusal| OffsetDeleteResponse::default().with_error_code(error(refusal).code());
     let subscribed = match call.shared.groups.subscribed(&address).await {
         Ok(subscribed) => subscribed,
         Err(refusal) => return refused(refusal),
@@ -117,7 +120,9 @@ pub(crate) async fn offset_delete(call: &Call, request: OffsetDeleteRequest) -> 
         Subscribed::ToNothing | Subscribed::ToAnything => HashSet::new(),
     };
     let mut deleted = Vec::new();
-    let topics = request.topics.into_iter().map(|topic| {
+    // A topic without partitions is passed over.
+    let asked = request.topics.into_iter().filter(|t| !t.partitions.is_empty());
+    let topics = asked.map(|topic| {
         let partitions = topic.partitions.iter().map(|p| {
             let error = match partition(call, &state, &topic.name, p.partition_index) {
                 None => Some(ResponseError::UnknownTopicOrPartition),

@@ -68,7 +68,9 @@ pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> 
         refusal => error(refusal),
     });
     let mut verdicts = verdicts.into_iter();
-    let topics = request.topics.into_iter().map(|topic| {
+    // A topic without partitions is passed over.
+    let asked = request.topics.into_iter().filter(|t| !t.partitions.is_empty());
+    let topics = asked.map(|topic| {
         let partitions = topic.partitions.iter().map(|p| {
             let error = match verdicts.next().flatten() {
                 Some(ResponseError::OffsetMetadataTooLarge) => refused.or(Some(ResponseError::OffsetMetadataTooLarge)),
@@ -124,7 +126,7 @@ pub(crate) async fn offset_fetch(call: &Call, request: OffsetFetchRequest) -> Of
 async fn fetch(call: &Call, group: &str, asked: Asked) -> Result<Found, Refusal> {
     let state = call.view();
     let names = asked.iter().flatten().map(|(name, _)| name.as_str());
-    let mut positions = call.shared.groups.offsets(&address(call, &state, group, names)).await?;
+    let positions = call.shared.groups.offsets(&address(call, &state, group, names)).await?;
     let Some(asked) = asked else {
         let mut topics: BTreeMap<String, Vec<(i32, Option<Position>)>> = BTreeMap::new();
         for (id, position) in positions {
@@ -142,7 +144,7 @@ async fn fetch(call: &Call, group: &str, asked: Asked) -> Result<Found, Refusal>
     };
     let found = asked.into_iter().map(|(name, indexes)| {
         let each = indexes.into_iter().map(|index| {
-            let position = partition(call, &state, &name, index).and_then(|id| positions.remove(&id));
+            let position = partition(call, &state, &name, index).and_then(|id| positions.get(&id).cloned());
             (index, position)
         });
         let each = each.collect();

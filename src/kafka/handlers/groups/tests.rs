@@ -521,7 +521,7 @@ async fn two_members_share_a_generation() {
         let row = listed.iter().find(|g| *g.group_id.0 == **group).unwrap();
         assert_eq!(&*row.protocol_type, "consumer");
         assert_eq!(&*row.group_state, if version >= 4 { "Stable" } else { "" });
-        assert_eq!(&*row.group_type, if version >= 5 { "Classic" } else { "" });
+        assert_eq!(&*row.group_type, if version >= 5 { "classic" } else { "" });
         one.call(syncs, &leave(syncs, group, &a)).await;
         one.call(syncs, &leave(syncs, group, &b)).await;
     }
