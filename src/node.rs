@@ -193,6 +193,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     ready.send_replace(false);
     stop.cancel();
     if let Some(kafka) = kafka {
+        // First, as members that wait for a rebalance would hold up the stop.
+        node.groups.close();
         kafka.stop().await;
     }
     if let Some(http) = http {

@@ -1,11 +1,13 @@
 //! Integration tests: real processes, real sockets, real clients. One binary, so that it links once.
 //!
 //! * [`clients`]: stock clients, unchanged;
+//! * [`groups`]: consumer groups under librdkafka;
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
 //! * [`kill`]: kill -9 under an idempotent load; [`node`]: starting and stopping.
 //! * [`process`]: a tessaridb process of a test's own.
 
 mod clients;
+mod groups;
 mod kafka_wire;
 mod kill;
 mod node;
