@@ -175,9 +175,11 @@ fn open(frame: Bytes, hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) -> Res
         };
     }
     let (client_id, body) = header_rest(api, head.version, &frame)?;
-    let client_id = client_id
-        .map(|at| StrBytes::from_utf8(frame.slice(at)).map_err(|_| Refusal::NoHeader))
-        .transpose()?;
+    // A name for logs only: whatever it is, the request is answered.
+    let client_id = client_id.map(|at| {
+        StrBytes::from_utf8(frame.slice(at.clone()))
+            .unwrap_or_else(|_| StrBytes::from_string(String::from_utf8_lossy(&frame[at]).into_owned()))
+    });
     Ok(Arrival::Request(Box::new(Request {
         call: Call {
             shared: shared.clone(),

@@ -109,7 +109,7 @@ impl Out {
         if self.version >= 5 {
             out.put_i64(p.log_start);
         }
-        match (committed, self.flexible) {
+        match (committed || p.error.is_some(), self.flexible) {
             (true, _) => self.array(0),
             (false, true) => out.put_u8(0),
             (false, false) => out.put_i32(-1),

@@ -7,7 +7,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::{FetchTopic, ForgottenTopic};
 use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -49,8 +49,40 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Those of a request.
+    /// Those of a request. A partition named twice is one, and wanted as it was named last.
     pub(crate) fn new(topics: Vec<FetchTopic>) -> Self {
+        let mut wants = Self::listed(topics);
+        if !wants.is_plain() {
+            let mut places: HashMap<(TopicKey, i32), usize> = HashMap::new();
+            let mut kept: Vec<Wanted> = Vec::with_capacity(wants.partitions.len());
+            for wanted in std::mem::take(&mut wants.partitions) {
+                let key = (wants.topics[wanted.topic].clone(), wanted.partition);
+                match places.get(&key) {
+                    Some(place) => {
+                        let topic = kept[*place].topic;
+                        kept[*place] = Wanted { topic, ..wanted };
+                    }
+                    None => {
+                        places.insert(key, kept.len());
+                        kept.push(wanted);
+                    }
+                }
+            }
+            wants.partitions = kept;
+        }
+        wants
+    }
+
+    /// Whether nothing is named twice, as far as one look can tell: clients list partitions in order.
+    fn is_plain(&self) -> bool {
+        let mut seen = HashSet::with_capacity(self.topics.len());
+        self.topics.iter().all(|topic| seen.insert(topic))
+            && self
+                .partitions
+                .is_sorted_by(|a, b| a.topic < b.topic || (a.topic == b.topic && a.partition < b.partition))
+    }
+
+    fn listed(topics: Vec<FetchTopic>) -> Self {
         let mut wants = Self::default();
         for topic in topics {
             let index = wants.topics.len();
@@ -107,17 +139,17 @@ impl Wants {
             }
         }
         if !forgotten.is_empty() {
-            let mut gone: HashMap<(usize, i32), ()> = HashMap::new();
+            let mut gone: HashSet<(usize, i32)> = HashSet::new();
             for topic in forgotten {
                 let key = TopicKey {
                     name: topic.topic.0,
                     id: topic.topic_id,
                 };
                 if let Some(index) = known.get(&key) {
-                    gone.extend(topic.partitions.into_iter().map(|p| ((*index, p), ())));
+                    gone.extend(topic.partitions.into_iter().map(|p| (*index, p)));
                 }
             }
-            self.partitions.retain(|p| !gone.contains_key(&(p.topic, p.partition)));
+            self.partitions.retain(|p| !gone.contains(&(p.topic, p.partition)));
             self.turn = 0;
             self.drop_unused_topics();
         }
@@ -208,8 +240,9 @@ impl FetchSessions {
             if number != 0 {
                 kept.remove(number);
             }
-            let fresh = epoch == 0 && !wants.partitions.is_empty();
-            let number = fresh.then(|| kept.reserve(self.most, wants.partitions.len())).flatten();
+            let number = (epoch == 0)
+                .then(|| kept.reserve(self.most, wants.partitions.len()))
+                .flatten();
             let session = number.map(|number| Session {
                 home: self,
                 number,

@@ -179,3 +179,14 @@ fn topics_that_come_and_go_do_not_pile_up() {
         Context::Full { .. } => panic!("gone"),
     }
 }
+
+#[test]
+fn a_partition_named_twice_is_one() {
+    let wants = Wants::new(vec![topic("a", &[1, 0]), topic("b", &[5]), topic("a", &[2, 1, 1])]);
+    let names: Vec<_> = wants
+        .partitions
+        .iter()
+        .map(|p| (wants.topics[p.topic].name.clone(), p.partition))
+        .collect();
+    assert_eq!(names, named(&[("a", 1), ("a", 0), ("b", 5), ("a", 2)]));
+}

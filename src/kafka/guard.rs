@@ -1,7 +1,8 @@
 //! Checks every count and length of a request against the bytes that are there, before the codec sees it.
 //!
 //! The codec takes memory for as many elements as a frame claims: four bytes could abort the process. A frame that passes
-//! holds all it claims, ends where its body ends, and decodes to no more memory than [`Checked::memory`] says.
+//! holds all it claims and decodes to no more memory than [`Checked::memory`] says. What lies behind the body is passed over,
+//! as in Kafka.
 
 use super::schema::{Content, Shape, Struct, request};
 use super::table::Api;
@@ -25,9 +26,6 @@ pub(crate) enum Lie {
     /// A length below -1, or a number of too many bytes.
     #[error("a length that is none")]
     Malformed,
-    /// Bytes after the last field.
-    #[error("{0} bytes are left over")]
-    Trailing(usize),
     /// More elements than any client has use for.
     #[error("it would decode to more than {MAX_DECODED} bytes")]
     Elements,
@@ -41,6 +39,8 @@ pub(crate) enum Lie {
 pub(crate) struct Checked {
     /// Most bytes that the decoded request takes beside its frame.
     pub memory: usize,
+    /// Length of the body; more may follow it.
+    pub len: usize,
 }
 
 /// The request header as its bytes say.
@@ -77,13 +77,13 @@ pub(crate) fn header_rest(
     walk.skip(8)?;
     let len = walk.u16()? as i16;
     let client = match len {
-        -1 => None,
+        // Any negative length is null here, as in Kafka.
+        ..0 => None,
         0.. => {
             let at = walk.at;
             walk.skip(len as usize)?;
             Some(at..walk.at)
         }
-        _ => return Err(Lie::Malformed),
     };
     if api.is_flexible(version) {
         walk.tagged(&[])?;
@@ -96,10 +96,10 @@ pub(crate) fn check(api: &Api, version: i16, body: &[u8]) -> Result<Checked, Lie
     let schema = layout(api.key);
     let mut walk = Walk::new(body, version, api.is_flexible(version));
     walk.structure(schema)?;
-    match body.len() - walk.at {
-        0 => Ok(Checked { memory: walk.memory }),
-        left => Err(Lie::Trailing(left)),
-    }
+    Ok(Checked {
+        memory: walk.memory,
+        len: walk.at,
+    })
 }
 
 /// A key without a layout is a key without fields: nothing passes but an empty body. A test holds the two tables together.

@@ -40,12 +40,13 @@ fn read(frame: Bytes) -> Result<DecodedFrame, Refusal> {
         })?;
     let (_, body) = header_rest(api, head.version, &frame)?;
     let body = frame.slice(body..);
-    let memory = check(api, head.version, &body)?.memory;
+    let checked = check(api, head.version, &body)?;
+    let body = body.slice(..checked.len);
     Ok(DecodedFrame {
         api,
         version: head.version,
         correlation: head.correlation,
-        memory,
+        memory: checked.memory,
         request: decode_body(body, |body| RequestKind::decode(api.key, body, head.version))?,
     })
 }

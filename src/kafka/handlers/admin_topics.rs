@@ -91,6 +91,7 @@ fn created(call: &Call, name: TopicName, outcome: Result<Created, Refused>) -> C
                 .with_topic_id(created.id)
                 .with_num_partitions(i32::try_from(created.partitions).unwrap_or(i32::MAX))
                 .with_replication_factor(created.replicas)
+                .with_error_message(None)
                 .with_configs(Some(configs.collect()))
         }
         Err((error, why)) => result
@@ -381,7 +382,8 @@ async fn grow(call: &Call, state: &State, asked: &CreatePartitionsTopic, validat
 
 pub(crate) async fn delete_records(call: &Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse {
     let state = call.view();
-    let work = request.topics.into_iter().map(|asked| {
+    let named = request.topics.into_iter().filter(|t| !t.partitions.is_empty());
+    let work = named.map(|asked| {
         let topic = partitions::topic(call, &state, false, &asked.name, Uuid::nil());
         async move {
             let partitions = asked.partitions.iter().map(|partition| {

@@ -71,7 +71,7 @@ pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsReque
             .with_name(name)
             .with_partitions(partitions.collect())
     };
-    let topics = match request.topics {
+    let topics: Vec<DescribeLogDirsTopic> = match request.topics {
         None => state
             .topics()
             .map(|t| describe(t, TopicName(StrBytes::from_string(t.full_name())), None))
@@ -87,7 +87,7 @@ pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsReque
     DescribeLogDirsResponse::default().with_results(vec![
         DescribeLogDirsResult::default()
             .with_log_dir(StrBytes::from_string(call.shared.config.log_dir.clone()))
-            .with_topics(topics),
+            .with_topics(topics.into_iter().filter(|t| !t.partitions.is_empty()).collect()),
     ])
 }
 
@@ -103,5 +103,5 @@ pub(crate) async fn list_partition_reassignments(
     _call: &Call,
     _request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    ListPartitionReassignmentsResponse::default()
+    ListPartitionReassignmentsResponse::default().with_error_message(None)
 }

@@ -18,6 +18,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// Kafka's resource types.
@@ -38,6 +39,8 @@ pub(crate) async fn describe_configs(call: &Call, request: DescribeConfigsReques
     let (synonyms, docs) = (request.include_synonyms, request.include_documentation);
     let results = request.resources.into_iter().map(|resource| {
         let asked = resource.configuration_keys;
+        // No keys are all keys, null or not.
+        let asked = asked.filter(|keys| !keys.is_empty());
         let wanted = |name: &str| asked.as_ref().is_none_or(|keys| keys.iter().any(|k| &**k == name));
         let described = match resource.resource_type {
             TOPIC => topic(call, &state, &resource.resource_name)
@@ -182,10 +185,16 @@ pub(crate) async fn incremental_alter_configs(
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
     let mut response = IncrementalAlterConfigsResponse::default();
+    let resources = request.resources.iter();
+    let twice = repeated(resources.map(|r| (r.resource_type, r.resource_name.clone())));
     for resource in request.resources {
         let fold = |settings: &mut Settings| fold(call, settings, &resource.configs);
         let names = resource.configs.iter().map(|c| &*c.name);
         let outcome = match no_repeat(names) {
+            Ok(()) if twice.contains(&(resource.resource_type, resource.resource_name.clone())) => Err((
+                ResponseError::InvalidRequest,
+                format!("{} is named more than once", resource.resource_name),
+            )),
             Ok(()) => {
                 alter(
                     call,
@@ -253,6 +262,12 @@ fn told(outcome: Result<(), Refused>) -> (i16, Option<StrBytes>) {
         Ok(()) => (0, None),
         Err((error, why)) => (error.code(), Some(StrBytes::from_string(why))),
     }
+}
+
+/// What comes more than once.
+fn repeated<K: Hash + Eq + Clone>(keys: impl Iterator<Item = K>) -> HashSet<K> {
+    let mut seen = HashSet::new();
+    keys.filter(|key| !seen.insert(key.clone())).collect()
 }
 
 fn no_repeat<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Refused> {
@@ -335,7 +350,10 @@ fn change_list(call: &Call, settings: &mut Settings, config: &AlterableConfig) -
         return Err(invalid(format!("{} is no list", key.name)));
     }
     let mut items: Vec<&str> = key.default.split(',').filter(|i| !i.is_empty()).collect();
-    let named = config.value.as_deref().unwrap_or_default();
+    let named = config
+        .value
+        .as_deref()
+        .ok_or_else(|| (ResponseError::InvalidRequest, format!("{} has no value", key.name)))?;
     for item in named.split(',').map(str::trim).filter(|i| !i.is_empty()) {
         match config.config_operation {
             APPEND if !items.contains(&item) => items.push(item),

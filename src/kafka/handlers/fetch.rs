@@ -25,6 +25,8 @@ use tokio::time::Instant;
 struct Bounds {
     min_bytes: usize,
     max_bytes: usize,
+    /// The first batch comes whatever its size, so that a client always gets on.
+    first_whole: bool,
     deadline: Instant,
 }
 
@@ -43,6 +45,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
         max_bytes: usize::try_from(request.max_bytes)
             .unwrap_or(0)
             .min(call.shared.config.max_fetch),
+        first_whole: request.max_bytes >= 0,
         deadline: Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64),
     };
     let mut head = FetchHead {
@@ -154,7 +157,7 @@ impl Topics {
             let left = bounds.max_bytes.saturating_sub(pass.bytes);
             let max = usize::try_from(wanted.max_bytes).unwrap_or(0).min(left);
             let answer = match &self.found[wanted.topic] {
-                Ok(topic) => one(call, topic, wanted, max, pass.bytes == 0),
+                Ok(topic) => one(call, topic, wanted, max, bounds.first_whole && pass.bytes == 0),
                 Err(error) => Err(*error),
             };
             let answer = answer.unwrap_or_else(|error| PartitionAnswer {

@@ -32,25 +32,31 @@ const NOTHING: Found = (-1, -1, NO_EPOCH);
 pub(crate) async fn list_offsets(call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let state = call.view();
     let duplicates = duplicates(&request.topics);
+    let mut told = HashSet::new();
     let mut response = ListOffsetsResponse::default();
     for asked in request.topics {
         let topic = partitions::topic(call, &state, false, &asked.name, Default::default());
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for partition in asked.partitions {
+            let key = (asked.name.0.clone(), partition.partition_index);
+            let twice = duplicates.contains(&key);
+            if twice && !told.insert(key) {
+                continue;
+            }
             let found = match &topic {
-                Ok(_) if duplicates.contains(&(asked.name.0.clone(), partition.partition_index)) => {
-                    Err(ResponseError::InvalidRequest)
-                }
+                Ok(_) if twice => Err(ResponseError::InvalidRequest),
                 Ok(topic) => look(call, topic, &partition).await,
                 Err(error) => Err(*error),
             };
             partitions.push(answer(call, partition.partition_index, found));
         }
-        response.topics.push(
-            ListOffsetsTopicResponse::default()
-                .with_name(asked.name)
-                .with_partitions(partitions),
-        );
+        if !partitions.is_empty() {
+            response.topics.push(
+                ListOffsetsTopicResponse::default()
+                    .with_name(asked.name)
+                    .with_partitions(partitions),
+            );
+        }
     }
     response
 }
@@ -166,9 +172,12 @@ fn epoch_end(call: &Call, topic: &Topic, asked: &OffsetForLeaderPartition) -> Re
     if epoch == marks.leader_epoch {
         return Ok((epoch, marks.log_end));
     }
-    if epoch < 0 || epoch > marks.leader_epoch {
+    if epoch == NO_EPOCH || epoch > marks.leader_epoch {
         return Ok((NO_EPOCH, -1));
     }
-    let end = call.broker().epoch_end(topic, index, epoch).map_err(|e| told(&e))?;
+    let end = match epoch {
+        0.. => call.broker().epoch_end(topic, index, epoch).map_err(|e| told(&e))?,
+        _ => None,
+    };
     Ok(end.unwrap_or((epoch, marks.log_start)))
 }

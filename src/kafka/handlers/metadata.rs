@@ -25,6 +25,9 @@ pub(crate) fn metadata(call: &Call, request: MetadataRequest) -> impl Future<Out
 }
 
 fn answer(call: &Call, request: MetadataRequest) -> MetadataResponse {
+    if let Some(refused) = refused_whole(call, &request) {
+        return refused;
+    }
     let state = call.view();
     let endpoints = call.endpoints(&state);
     let controller = endpoints.first().map_or(NO_BROKER, |e| e.broker);
@@ -59,6 +62,18 @@ fn answer(call: &Call, request: MetadataRequest) -> MetadataResponse {
     response
 }
 
+/// Versions 10 and 11 have the fields of topic ids but not their meaning (KAFKA-12701).
+fn refused_whole(call: &Call, request: &MetadataRequest) -> Option<MetadataResponse> {
+    let asked = request.topics.as_ref()?;
+    if call.version >= 12 || asked.iter().all(|t| t.name.is_some() && t.topic_id.is_nil()) {
+        return None;
+    }
+    let refuse = |t: &MetadataRequestTopic| {
+        failed(Some(t.name.clone().unwrap_or_default()), ResponseError::InvalidRequest).with_topic_id(t.topic_id)
+    };
+    Some(MetadataResponse::default().with_topics(asked.iter().map(refuse).collect()))
+}
+
 struct Topics<'a> {
     call: &'a Call,
     state: &'a State,
@@ -74,13 +89,6 @@ impl Topics<'_> {
     }
 
     fn asked(&mut self, asked: Vec<MetadataRequestTopic>) -> Vec<MetadataResponseTopic> {
-        // Versions 10 and 11 have the fields but not the meaning (KAFKA-12701).
-        if self.call.version < 12 && asked.iter().any(|t| t.name.is_none() || !t.topic_id.is_nil()) {
-            let refuse = |t: MetadataRequestTopic| {
-                failed(t.name.or(Some(TopicName::default())), ResponseError::InvalidRequest).with_topic_id(t.topic_id)
-            };
-            return asked.into_iter().map(refuse).collect();
-        }
         let mut seen = HashSet::with_capacity(asked.len());
         asked
             .into_iter()

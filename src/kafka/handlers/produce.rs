@@ -12,7 +12,7 @@ use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::partitions::{self, Leaders};
 use crate::kafka::reply::{Answer, Refusal, encode};
-use crate::record::{self, Compression, Limits, TimestampType, restamp_time};
+use crate::record::{self, BatchHeader, Compression, Limits, TimestampType, restamp_time};
 use bytes::Bytes;
 use cluster::catalog::{State, Topic};
 use cluster::ids::{PartitionId, RangeId};
@@ -63,13 +63,26 @@ impl From<ResponseError> for Fault {
     }
 }
 
+impl From<record::Refusal> for Fault {
+    fn from(refusal: record::Refusal) -> Self {
+        Self {
+            error: ResponseError::try_from_code(refusal.error_code()).unwrap_or(ResponseError::InvalidRecord),
+            record: match refusal {
+                record::Refusal::Record { index, .. } => Some(index),
+                _ => None,
+            },
+            message: Some(refusal.to_string()),
+        }
+    }
+}
+
 /// Checks and submits. When this returns, the batches' order is fixed.
 pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFuture<'static, Answer>, Refusal> {
     let acks = request.acks;
     let wait = Duration::from_millis(request.timeout_ms.max(0) as u64).max(LEAST_WAIT);
     let state = call.view();
     let mut response = ProduceResponse::default();
-    let items = items(&call, &state, request, &mut response);
+    let (items, topics) = items(&call, &state, request, &mut response);
     let mut batches = Vec::with_capacity(items.len());
     let mut places = Vec::with_capacity(items.len());
     let walk = call.shared.config.walk_records;
@@ -94,6 +107,7 @@ pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFut
             let answers = tokio::time::timeout(wait, answers).await;
             fill(&call, &mut response, places, answers.ok());
         }
+        tell_log_starts(&call, &mut response, &topics);
         if acks == 0 {
             return without_answer(&response);
         }
@@ -118,8 +132,35 @@ fn without_answer(response: &ProduceResponse) -> Answer {
     }
 }
 
-/// Lays out the response, refuses what names no partition, and lists the rest.
-fn items(call: &Call, state: &State, request: ProduceRequest, response: &mut ProduceResponse) -> Vec<Item> {
+/// Refusals that come from looking at the partition carry its log start, as in Kafka.
+fn tell_log_starts(call: &Call, response: &mut ProduceResponse, topics: &[Option<Arc<Topic>>]) {
+    for (answers, topic) in response.responses.iter_mut().zip(topics) {
+        let Some(topic) = topic else { continue };
+        for answer in &mut answers.partition_responses {
+            let looked = matches!(
+                ResponseError::try_from_code(answer.error_code),
+                Some(
+                    ResponseError::InvalidRecord
+                        | ResponseError::InvalidTimestamp
+                        | ResponseError::UnsupportedCompressionType
+                        | ResponseError::OutOfOrderSequenceNumber
+                        | ResponseError::InvalidProducerEpoch
+                )
+            );
+            if looked && let Ok(marks) = call.broker().marks(topic, answer.index as u32) {
+                answer.log_start_offset = marks.log_start;
+            }
+        }
+    }
+}
+
+/// Lays out the response, refuses what names no partition, and lists the rest; with the topic of each part of the response.
+fn items(
+    call: &Call,
+    state: &State,
+    request: ProduceRequest,
+    response: &mut ProduceResponse,
+) -> (Vec<Item>, Vec<Option<Arc<Topic>>>) {
     let by_id = call.version >= 13;
     let whole = if !(-1..=1).contains(&request.acks) {
         Some(ResponseError::InvalidRequiredAcks)
@@ -129,8 +170,12 @@ fn items(call: &Call, state: &State, request: ProduceRequest, response: &mut Pro
         None
     };
     let mut items = Vec::new();
+    let mut topics = Vec::with_capacity(request.topic_data.len());
     response.responses.reserve(request.topic_data.len());
     for data in request.topic_data {
+        if data.partition_data.is_empty() {
+            continue;
+        }
         let topic = match whole {
             Some(error) => Err(error),
             None => partitions::topic(call, state, by_id, &data.name, data.topic_id),
@@ -160,8 +205,9 @@ fn items(call: &Call, state: &State, request: ProduceRequest, response: &mut Pro
                 .with_topic_id(data.topic_id)
                 .with_partition_responses(partitions),
         );
+        topics.push(topic.ok());
     }
-    items
+    (items, topics)
 }
 
 fn place(topic: &Arc<Topic>, index: i32) -> Result<(&Arc<Topic>, u32), ResponseError> {
@@ -211,14 +257,7 @@ fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
         max_decompressed_bytes: MAX_DECOMPRESSED,
         walk,
     };
-    let valid = record::validate(&item.sent, &limits).map_err(|refusal| Fault {
-        error: ResponseError::try_from_code(refusal.error_code()).unwrap_or(ResponseError::InvalidRecord),
-        record: match refusal {
-            record::Refusal::Record { index, .. } => Some(index),
-            _ => None,
-        },
-        message: Some(refusal.to_string()),
-    })?;
+    let valid = record::validate(&item.sent, &limits)?;
     if valid.header.is_transactional() {
         return Err(ResponseError::TransactionalIdAuthorizationFailed.into());
     }
@@ -226,20 +265,23 @@ fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
         return Err(ResponseError::UnsupportedCompressionType.into());
     }
     let mut header = valid.header;
-    if header.timestamp_type() == TimestampType::LogAppendTime {
-        return Err(Fault {
-            error: ResponseError::InvalidTimestamp,
-            message: Some("a producer does not set the timestamp type to LogAppendTime".into()),
-            record: Some(0),
-        });
-    }
     let mut bytes = item.sent.slice(..valid.len);
-    if valid.max_timestamp != header.max_timestamp && !item.log_append_time {
+    let mut max_timestamp = valid.max_timestamp;
+    if header.timestamp_type() == TimestampType::LogAppendTime {
+        if item.log_append_time {
+            return Err(Fault {
+                error: ResponseError::InvalidTimestamp,
+                message: Some("a producer does not set the timestamp type to LogAppendTime".into()),
+                record: Some(0),
+            });
+        }
+        // The topic's type counts, as in Kafka; what was hidden behind the producer's mark then shows.
+        (bytes, header) = create_time(&bytes, max_timestamp)?;
+        max_timestamp = record::validate(&bytes, &limits)?.max_timestamp;
+    }
+    if max_timestamp != header.max_timestamp && !item.log_append_time {
         // Time lookups trust the header, so it is made true, as in Kafka.
-        let restamped = restamp_time(&bytes, TimestampType::CreateTime, valid.max_timestamp)
-            .map_err(|_| Fault::from(ResponseError::InvalidRecord))?;
-        bytes = restamped.to_bytes();
-        header = record::BatchHeader::parse(&bytes).map_err(|_| Fault::from(ResponseError::InvalidRecord))?;
+        (bytes, header) = create_time(&bytes, max_timestamp)?;
     }
     Ok(AppendBatch {
         partition: item.to,
@@ -248,6 +290,15 @@ fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
         bytes,
         log_append_time: item.log_append_time,
     })
+}
+
+fn create_time(bytes: &Bytes, max_timestamp: i64) -> Result<(Bytes, BatchHeader), Fault> {
+    let invalid = |_| Fault::from(ResponseError::InvalidRecord);
+    let bytes = restamp_time(bytes, TimestampType::CreateTime, max_timestamp)
+        .map_err(invalid)?
+        .to_bytes();
+    let header = BatchHeader::parse(&bytes).map_err(invalid)?;
+    Ok((bytes, header))
 }
 
 fn refuse(answer: &mut PartitionProduceResponse, fault: Fault) {
@@ -295,7 +346,7 @@ fn fill(
                     },
                 );
             }
-            // Stored or not, it will not be stored twice: the producer asks again with the same sequence.
+            // It may yet be stored: only the producer may ask again, and an idempotent one does so with the same sequence.
             Some(None) | None => refuse(answer, ResponseError::RequestTimedOut.into()),
         }
     }

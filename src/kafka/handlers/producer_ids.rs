@@ -19,6 +19,9 @@ pub(crate) async fn init_producer_id(call: &Call, request: InitProducerIdRequest
         Some(_) => return failed(ResponseError::TransactionalIdAuthorizationFailed),
         None => {}
     }
+    if (request.producer_id.0 == -1) != (request.producer_epoch == -1) {
+        return failed(ResponseError::InvalidRequest);
+    }
     match call.broker().producer_id().await {
         Ok(id) => InitProducerIdResponse::default()
             .with_producer_id(ProducerId(id))
