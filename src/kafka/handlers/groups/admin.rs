@@ -1,6 +1,6 @@
 //! What administrators ask about groups.
 
-use super::offsets::partition;
+use super::offsets::{exists, partition};
 use super::{address, code, error, scope, string};
 use crate::groups::{Refusal, Subscribed};
 use crate::kafka::call::Call;
@@ -120,8 +120,10 @@ pub(crate) async fn offset_delete(call: &Call, request: OffsetDeleteRequest) -> 
         Subscribed::ToNothing | Subscribed::ToAnything => HashSet::new(),
     };
     let mut deleted = Vec::new();
-    // A topic without partitions is passed over.
-    let asked = request.topics.into_iter().filter(|t| !t.partitions.is_empty());
+    let asked = request
+        .topics
+        .into_iter()
+        .filter(|t| !t.partitions.is_empty() || !exists(call, &state, &t.name));
     let topics = asked.map(|topic| {
         let partitions = topic.partitions.iter().map(|p| {
             let error = match partition(call, &state, &topic.name, p.partition_index) {

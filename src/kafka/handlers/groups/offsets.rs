@@ -24,6 +24,11 @@ pub(super) fn partition(call: &Call, state: &State, topic: &str, index: i32) -> 
     ((index as usize) < topic.partitions.len()).then_some(PartitionId { topic: topic.id, index })
 }
 
+/// Whether the topic is there. One that is, named without partitions, is passed over; a missing one is echoed.
+pub(super) fn exists(call: &Call, state: &State, topic: &str) -> bool {
+    call.shared.names.topic(state, topic).is_ok()
+}
+
 pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> OffsetCommitResponse {
     let state = call.view();
     let names = request.topics.iter().map(|t| t.name.as_str());
@@ -68,8 +73,10 @@ pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> 
         refusal => error(refusal),
     });
     let mut verdicts = verdicts.into_iter();
-    // A topic without partitions is passed over.
-    let asked = request.topics.into_iter().filter(|t| !t.partitions.is_empty());
+    let asked = request
+        .topics
+        .into_iter()
+        .filter(|t| !t.partitions.is_empty() || !exists(call, &state, &t.name));
     let topics = asked.map(|topic| {
         let partitions = topic.partitions.iter().map(|p| {
             let error = match verdicts.next().flatten() {
