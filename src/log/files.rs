@@ -1,7 +1,7 @@
 //! Open files, as few as the system allows: opened on demand, the least used closed again.
 
 use super::format::{FILE_HEADER, FileId};
-use cluster::fs::{File, FileSystem};
+use cluster::fs::{File, FileSystem, Volume};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -15,6 +15,7 @@ pub(super) struct Files {
     dir: PathBuf,
     open: Mutex<Open>,
     limit: usize,
+    volume: Option<Volume>,
     /// Whether names were made since they were last synced.
     named: AtomicBool,
     naming: Mutex<()>,
@@ -27,16 +28,18 @@ struct Open {
 }
 
 impl Files {
-    /// Keeps at most `limit` files open; pieces that readers hold count apart.
-    pub fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, limit: usize) -> Self {
-        Self {
+    /// Makes the folder if missing. Keeps at most `limit` files open; pieces that readers hold count apart.
+    pub fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, limit: usize) -> io::Result<Self> {
+        fs.create_dir(&dir)?;
+        Ok(Self {
+            volume: fs.volume(&dir)?,
             fs,
             dir,
             open: Mutex::default(),
             limit: limit.max(4),
             named: AtomicBool::new(false),
             naming: Mutex::default(),
-        }
+        })
     }
 
     pub fn fs(&self) -> &dyn FileSystem {
@@ -99,6 +102,17 @@ impl Files {
             self.fs.sync_dir(&self.dir)?;
         }
         Ok(())
+    }
+
+    /// Makes all files and names durable at once, where the system can do that; else `false`.
+    pub fn sync_volume(&self) -> io::Result<bool> {
+        let Some(volume) = &self.volume else {
+            return Ok(false);
+        };
+        let _one = self.naming.lock();
+        self.named.store(false, Ordering::Release);
+        volume.sync()?;
+        Ok(true)
     }
 
     /// Tries once more with the cache emptied when the system has no descriptor left.

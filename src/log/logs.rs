@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use tokio::sync::watch;
 
+/// Files to sync from which the whole volume is synced instead, if it can be: with 2,000 files it takes half the time and
+/// next to no CPU (ext4).
+const VOLUME_SYNC: usize = 32;
+
 /// Syncs at a time: the file system commits for several at once.
 const SYNC_THREADS: usize = 8;
 
@@ -43,7 +47,7 @@ impl Logs {
         config: LogConfig,
         checkpoints: impl IntoIterator<Item = (PartitionId, LogCheckpoint)>,
     ) -> io::Result<Arc<Self>> {
-        let files = Files::new(fs, config.dir.clone(), open_limit());
+        let files = Files::new(fs, config.dir.clone(), open_limit())?;
         let mut listing = Listing::read(&files)?;
         let shared = Arc::new(Shared::new(config, files));
         let mut partitions = HashMap::new();
@@ -144,16 +148,19 @@ impl Drop for Logs {
     }
 }
 
-/// Makes what is in files durable. First the system is asked to begin with all of them, so that the syncs find little left
+/// Makes what is in files durable. Where files are synced one by one, first the system is asked to begin with all of them, so that the syncs find little left
 /// to do and the file system's journal commits for many at once.
 fn sync(shared: &Shared, logs: &[Arc<PartitionLog>]) -> io::Result<()> {
-    for log in logs {
-        log.begin_sync();
-    }
     let work: Vec<_> = logs
         .iter()
         .flat_map(|log| log.take_dirty().into_iter().map(move |id| (log, id)))
         .collect();
+    if work.len() >= VOLUME_SYNC && shared.files.sync_volume()? {
+        return Ok(());
+    }
+    for (log, id) in &work {
+        log.begin_sync(*id);
+    }
     let next = AtomicUsize::new(0);
     let sync_some = || {
         while let Some((log, id)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {

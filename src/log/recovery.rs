@@ -31,9 +31,8 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Reads the folder, which is made if missing.
+    /// Reads the folder.
     pub fn read(files: &Files) -> io::Result<Self> {
-        files.fs().create_dir(files.dir())?;
         let mut partitions: HashMap<PartitionId, BTreeMap<Offset, Found>> = HashMap::new();
         for entry in files.fs().list(files.dir())? {
             let Some(id) = FileId::parse(&entry.name).filter(|_| !entry.is_dir) else {

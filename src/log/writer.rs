@@ -120,19 +120,19 @@ impl PartitionLog {
         self.shared.files.create(id)
     }
 
-    /// Asks the system to begin writing what the next [`sync`](Self::sync) will wait for.
-    pub(super) fn begin_sync(&self) {
-        let mut unhinted = Vec::new();
-        for segment in self.state.lock().segments.iter_mut().rev() {
-            if segment.dirty && segment.written > segment.hinted {
-                unhinted.push((segment.base, segment.hinted, segment.written));
-                segment.hinted = segment.written;
+    /// Asks the system to begin writing what a [`sync`](Self::sync) of this file will wait for.
+    pub(super) fn begin_sync(&self, id: FileId) {
+        let (from, len) = match (id.kind, self.state.lock().segment(id.base)) {
+            (Kind::Segment, Some(segment)) => {
+                let from = std::mem::replace(&mut segment.hinted, segment.written);
+                (from, segment.written - from)
             }
-        }
-        for (base, from, to) in unhinted {
-            if let Ok(file) = self.shared.files.open(self.file(base, Kind::Segment)) {
-                file.write_back(from, to - from);
-            }
+            // To the end.
+            (Kind::Index, Some(_)) => (0, 0),
+            (_, None) => return,
+        };
+        if let Ok(file) = self.shared.files.open(id) {
+            file.write_back(from, len);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The real file system.
 
-use super::{DirEntry, File, FileSystem, Lock};
+use super::{DirEntry, File, FileSystem, Lock, Volume};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
@@ -104,6 +104,25 @@ impl FileSystem for Disk {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn volume(&self, dir: &Path) -> io::Result<Option<Volume>> {
+        if !syncfs_tells_errors() {
+            return Ok(None);
+        }
+        let dir = fs::File::open(dir)?;
+        // SAFETY: statfs is plain data, for which zeros are a value.
+        let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: an open descriptor, and the struct outlives the call.
+        check(unsafe { libc::fstatfs(dir.as_raw_fd(), &mut stat) })?;
+        // Only where it is known to flush the device too, and was measured.
+        if stat.f_type != libc::EXT4_SUPER_MAGIC {
+            return Ok(None);
+        }
+        // SAFETY: a plain call on a descriptor that the closure keeps open.
+        let sync = move || check(unsafe { libc::syncfs(dir.as_raw_fd()) });
+        Ok(Some(Volume::new(sync)))
+    }
+
     fn free_space(&self, dir: &Path) -> io::Result<u64> {
         let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
         // SAFETY: statvfs is plain data, for which zeros are a value.
@@ -196,5 +215,28 @@ fn check(code: libc::c_int) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether `syncfs` tells of earlier write-back errors: Linux 5.8 and later.
+#[cfg(target_os = "linux")]
+fn syncfs_tells_errors() -> bool {
+    // SAFETY: utsname is plain data, for which zeros are a value, and is filled by the call.
+    let release = unsafe {
+        let mut name: libc::utsname = std::mem::zeroed();
+        if libc::uname(&mut name) != 0 {
+            return false;
+        }
+        name.release
+    };
+    let text: String = release
+        .iter()
+        .take_while(|c| **c != 0)
+        .map(|c| *c as u8 as char)
+        .collect();
+    let mut numbers = text.split(['.', '-']).map_while(|n| n.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => (major, minor) >= (5, 8),
+        _ => false,
     }
 }

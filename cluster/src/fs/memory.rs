@@ -1,6 +1,6 @@
 //! A file system in memory that can fail and crash, for tests.
 
-use super::{DirEntry, File, FileSystem, Lock};
+use super::{DirEntry, File, FileSystem, Lock, Volume};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -171,6 +171,25 @@ impl MemoryFs {
                 content.lock().crash(&mut state.random);
             }
         }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        let state = &mut *self.state.lock();
+        let synced = state.sync();
+        if synced.is_err() && state.faults.off {
+            return synced;
+        }
+        for node in state.names.values() {
+            match (node, &synced) {
+                (Node::File(content), Ok(())) => content.lock().sync(),
+                (Node::File(content), Err(_)) => content.lock().unsynced.clear(),
+                (Node::Dir, _) => {}
+            }
+        }
+        for change in std::mem::take(&mut state.unsynced) {
+            change.apply(&mut state.durable_names);
+        }
+        synced
     }
 
     /// Flips one bit of a file, on disk and in memory.
@@ -419,6 +438,11 @@ impl FileSystem for MemoryFs {
             change.apply(&mut state.durable_names);
         }
         Ok(())
+    }
+
+    fn volume(&self, _dir: &Path) -> io::Result<Option<Volume>> {
+        let fs = self.clone();
+        Ok(Some(Volume::new(move || fs.sync_all())))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Lock> {

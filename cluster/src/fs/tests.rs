@@ -127,3 +127,22 @@ fn faults_strike_where_they_are_set() {
     fs.crash();
     assert!(fs.open(Path::new("/file")).is_ok());
 }
+
+#[test]
+fn a_volume_sync_keeps_files_and_names() {
+    for seed in 0..16 {
+        let fs = MemoryFs::new(seed);
+        let volume = fs.volume(Path::new("/")).unwrap().unwrap();
+        let file = fs.create(Path::new("/one")).unwrap();
+        file.write_all_at(&[1; 2048], 0).unwrap();
+        fs.create(Path::new("/two")).unwrap();
+        volume.sync().unwrap();
+        fs.crash();
+        assert_eq!(read(&fs, Path::new("/one"), 4096).unwrap(), [1; 2048]);
+        assert!(fs.open(Path::new("/two")).is_ok());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(volume) = Disk.volume(dir.path()).unwrap() {
+        volume.sync().unwrap();
+    }
+}

@@ -74,6 +74,30 @@ fn a_partition_that_never_held_a_record_has_no_file_and_little_memory() {
 }
 
 #[test]
+fn checkpoints_of_many_partitions_are_durable() {
+    for seed in 0..8 {
+        let memory = MemoryFs::new(seed);
+        let fs: Arc<dyn FileSystem> = Arc::new(memory.clone());
+        let logs = open(&fs, &config("/logs"), &[]);
+        let ids: Vec<PartitionId> = (0..40).map(id).collect();
+        ids.iter().for_each(|id| fill(&logs.partition(*id), 20, 300));
+        let syncs = memory.syncs();
+        let at = checkpoint(&logs, &ids).unwrap();
+        assert_eq!(memory.syncs(), syncs + 1, "the volume, once");
+        memory.crash();
+        let logs = open(&fs, &config("/logs"), &at);
+        for id in &ids {
+            let log = logs.partition(*id);
+            assert_eq!(fetched(&log.read(0, 1 << 20, true).unwrap()).len(), 20 * 361);
+        }
+        memory.fail_sync(0);
+        ids.iter().for_each(|id| fill(&logs.partition(*id), 1, 1));
+        assert!(checkpoint(&logs, &ids).is_err());
+        assert!(matches!(&*logs.health().borrow(), Health::Failed(_)));
+    }
+}
+
+#[test]
 fn retention_lets_whole_segments_go() {
     let fs = memory();
     let logs = open(&fs, &config("/logs"), &[]);
