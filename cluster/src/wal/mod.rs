@@ -114,7 +114,8 @@ pub struct GroupState {
 pub struct WalConfig {
     /// Length of a segment. Default 16 MiB. At least 64 KiB, below 2 GiB.
     pub segment_bytes: u64,
-    /// Segments kept for reuse beyond those in use, and whether one is made ahead when there is none. Default 4.
+    /// Segments kept for reuse at least (as many as were in use together are kept anyway); 0: none is made ahead of its
+    /// use either. Default 4.
     pub spare_segments: usize,
     /// Segments in use beyond which the entries of groups that rest are copied forward, so that they hold no old
     /// segment. Default 32.

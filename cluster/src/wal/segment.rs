@@ -99,10 +99,12 @@ impl Segments {
 
     /// Gives back every segment before `seq`.
     pub fn release_before(&self, seq: u64) {
-        let released = {
+        // As many as were in use together will soon be wanted again: a new file costs more than it holds.
+        let (released, limit) = {
             let mut live = self.live.write();
+            let limit = self.spares.max(live.len());
             let kept = live.split_off(&seq);
-            std::mem::replace(&mut *live, kept)
+            (std::mem::replace(&mut *live, kept), limit)
         };
         if released.is_empty() {
             return;
@@ -112,7 +114,7 @@ impl Segments {
         // One that grew for a record longer than a segment does not wait to be used again.
         let usual = |segment: &Arc<Segment>| segment.file.len().is_ok_and(|len| len <= self.segment_bytes);
         let (mut kept, mut extra): (Vec<_>, Vec<_>) = std::mem::take(&mut *spare).into_iter().partition(usual);
-        extra.extend(kept.drain(self.spares.min(kept.len())..));
+        extra.extend(kept.drain(limit.min(kept.len())..));
         *spare = kept;
         for extra in extra {
             if let Err(error) = self.files.remove(&self.dir.join(&extra.name)) {

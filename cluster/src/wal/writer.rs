@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 const MAX_WRITE: u64 = 8 << 20;
 /// How long the thread looks for more work before it sleeps: shorter than a wake-up takes, and nothing when idle.
 const SPIN: Duration = Duration::from_micros(20);
-/// Who is told of one write begins the next at about the same time: the thread waits so long for half of them, and no
-/// longer than a part of what the write took.
-const GATHER: Duration = Duration::from_micros(200);
+/// Who is told of one write begins the next at about the same time: the thread waits so long for as many as were told,
+/// and no longer than an eighth of what the write took.
+const GATHER: Duration = Duration::from_micros(400);
 /// How often a write that met a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -266,7 +266,7 @@ impl Writer {
         let mut queue = self.shared.queue.lock();
         loop {
             if !queue.jobs.is_empty() {
-                if queue.jobs.len() < waited / 2 && !queue.closed && begin.elapsed() < patience {
+                if queue.jobs.len() < waited && !queue.closed && begin.elapsed() < patience {
                     drop(queue);
                     std::thread::yield_now();
                     queue = self.shared.queue.lock();
