@@ -15,6 +15,7 @@ use kafka_protocol::protocol::StrBytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// What all connections of a node share.
@@ -31,6 +32,10 @@ pub(crate) struct Shared {
     pub groups: Arc<Coordinator>,
     /// What requests may hold.
     pub memory: Memory,
+    /// What answers may hold of records in memory.
+    pub answers: Memory,
+    /// Validating compressed batches: as many at a time as there are cores, so that it leaves the others their share.
+    pub validators: Semaphore,
     /// Frame buffers.
     pub buffers: Arc<Pool>,
     /// Fetch sessions (KIP-227).

@@ -259,7 +259,7 @@ impl<S: Sink> Line<S> {
                         .map_err(Ended::Write)?;
                     done.iter().for_each(|_| self.pulse.closed());
                 }
-                Answer::Pieces(pieces) => {
+                Answer::Pieces(pieces, _held) => {
                     let _done = self.pending.pop_front();
                     write::pieces(&mut self.sink, &pieces, &self.pulse)
                         .await

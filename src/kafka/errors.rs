@@ -79,3 +79,101 @@ fn refused(error: &CatalogError) -> ResponseError {
         CatalogError::NotUnderstood(_) => ResponseError::UnsupportedVersion,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::ids::RangeId;
+
+    fn proposals() -> [(ProposeError, i16); 4] {
+        let elsewhere = ProposeError::NotLeader {
+            range: RangeId(1),
+            leader: None,
+        };
+        [
+            (elsewhere, 6),
+            (ProposeError::NoSpace, 56),
+            (ProposeError::Unknown("timed out"), 7),
+            (ProposeError::Fatal("a sync failed".into()), 6),
+        ]
+    }
+
+    #[test]
+    fn proposals_to_partitions() {
+        for (error, code) in proposals() {
+            assert_eq!(propose(&error).code(), code, "{error}");
+            assert_eq!(append(&error.clone().into()).code(), code, "{error}");
+            assert_eq!(delete(&error.into()).code(), code);
+        }
+    }
+
+    #[test]
+    fn appends() {
+        let cases = [
+            (AppendError::OutOfOrderSequence { expected: 3, got: 5 }, 45),
+            (AppendError::InvalidProducerEpoch { current: 2, got: 1 }, 47),
+            (AppendError::DuplicateSequence, 45),
+            (AppendError::Gone, 3),
+        ];
+        for (error, code) in cases {
+            assert_eq!(append(&error).code(), code, "{error}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_that_is_not_known_is_never_an_unknown_error() {
+        for (error, _) in proposals() {
+            for code in [propose(&error), catalog(&error.clone().into())] {
+                assert!(code.code() > 0 && code.is_retriable(), "{error}: {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn reads() {
+        let range = ReadError::OutOfRange {
+            asked: 9,
+            log_start: 0,
+            log_end: 5,
+        };
+        let storage = ReadError::Storage {
+            file: "f".into(),
+            position: 7,
+            why: "torn".into(),
+        };
+        for (error, code) in [
+            (AccessError::NotLeader, 6),
+            (AccessError::Read(range), 1),
+            (AccessError::Read(storage), 56),
+        ] {
+            assert_eq!(access(&error).code(), code, "{error}");
+            assert_eq!(delete(&error.into()).code(), code);
+        }
+    }
+
+    #[test]
+    fn declarations() {
+        let name = || "n".to_owned();
+        let unknown = |kind| CatalogError::Unknown { kind, name: name() };
+        let cases = [
+            (
+                CatalogError::NameTaken {
+                    kind: Kind::Topic,
+                    name: name(),
+                },
+                36,
+            ),
+            (unknown(Kind::Topic), 3),
+            (unknown(Kind::Namespace), 17),
+            (unknown(Kind::Database), 17),
+            (CatalogError::BadName { name: name() }, 17),
+            (CatalogError::InvalidPartitions { asked: 0, why: name() }, 37),
+            (CatalogError::InvalidValue(name()), 40),
+        ];
+        for (error, code) in cases {
+            assert_eq!(catalog(&error.clone().into()).code(), code, "{error}");
+        }
+        assert_eq!(super::name(NameError::Invalid).code(), 17);
+        assert_eq!(super::name(NameError::Unknown).code(), 3);
+    }
+}

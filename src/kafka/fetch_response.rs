@@ -109,7 +109,16 @@ impl Out {
         if self.version >= 5 {
             out.put_i64(p.log_start);
         }
-        match (committed || p.error.is_some(), self.flexible) {
+        // A partition that is not there has an empty list, whatever was asked, as in Kafka.
+        let absent = matches!(
+            p.error,
+            Some(
+                ResponseError::UnknownTopicOrPartition
+                    | ResponseError::InvalidTopicException
+                    | ResponseError::UnknownTopicId
+            )
+        );
+        match (committed || absent, self.flexible) {
             (true, _) => self.array(0),
             (false, true) => out.put_u8(0),
             (false, false) => out.put_i32(-1),

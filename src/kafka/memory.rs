@@ -32,6 +32,16 @@ impl Memory {
         }
     }
 
+    /// Takes so many bytes if they are free now.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Held> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let permits = self.free.clone().try_acquire_many_owned(bytes).ok()?;
+        Some(Held {
+            permits: Some(permits),
+            beyond: None,
+        })
+    }
+
     /// Takes so many bytes more, waiting while others hold too much.
     pub(crate) async fn grow(&self, held: &mut Held, bytes: usize) {
         if bytes == 0 || held.beyond.is_some() {

@@ -1,16 +1,17 @@
 //! What goes back to the client.
 
+use super::memory::Held;
 use super::table::Api;
 use crate::log::Piece;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use kafka_protocol::protocol::Encodable;
 
 /// The end of a request.
 pub(crate) enum Answer {
     /// A framed response in one buffer.
     Whole(BytesMut),
-    /// A framed response with stored bytes in it.
-    Pieces(Vec<Piece>),
+    /// A framed response with stored bytes in it, and what it holds in memory.
+    Pieces(Vec<Piece>, Held),
     /// A request that wants no answer was done.
     Nothing,
     /// There is no answer the client could read, or none it should wait for.
@@ -76,12 +77,6 @@ pub(crate) fn encode<T: Encodable>(
         .map_err(|e| Refusal::Answer(e.to_string()))?;
     finish(&mut out, 0)?;
     Ok(out)
-}
-
-impl From<Bytes> for Answer {
-    fn from(bytes: Bytes) -> Self {
-        Self::Pieces(vec![Piece::Memory(bytes)])
-    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -61,6 +62,8 @@ impl KafkaServer {
         let shared = Arc::new(Shared {
             names: Names::new(config.database.clone()),
             memory: Memory::new(config.request_memory.max(config.max_frame)),
+            answers: Memory::new(config.request_memory),
+            validators: Semaphore::new(std::thread::available_parallelism().map_or(1, |n| n.get())),
             buffers: Pool::new(BUFFERS.min(config.request_memory)),
             sessions: FetchSessions::new(config.fetch_sessions),
             stopping: CancellationToken::new(),

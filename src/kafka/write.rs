@@ -7,13 +7,16 @@ use cluster::fs::File;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use tokio::io::{AsyncWrite, AsyncWriteExt, Interest};
+#[cfg(target_os = "linux")]
+use tokio::io::Interest;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp;
 
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 /// Bytes of one read where the kernel cannot send from the file.
 const COPY: usize = 256 << 10;
+#[cfg(target_os = "linux")]
 /// Bytes of one sendfile call: one connection must not hold the thread for long.
 const SEND: usize = 1 << 20;
 
@@ -22,22 +25,35 @@ pub(crate) trait Sink: AsyncWrite + Unpin + Send {
     /// Sends some of a file's bytes without copying them through this process; `None` where that can't be.
     fn send_file(
         &self,
-        file: &dyn File,
+        file: &Arc<dyn File>,
         position: u64,
         len: usize,
     ) -> impl Future<Output = io::Result<Option<usize>>> + Send;
 }
 
 impl Sink for tcp::WriteHalf<'_> {
-    async fn send_file(&self, file: &dyn File, position: u64, len: usize) -> io::Result<Option<usize>> {
+    #[cfg(not(target_os = "linux"))]
+    async fn send_file(&self, _file: &Arc<dyn File>, _position: u64, _len: usize) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn send_file(&self, file: &Arc<dyn File>, position: u64, len: usize) -> io::Result<Option<usize>> {
         let Some(from) = file.raw_fd() else { return Ok(None) };
+        let len = len.min(SEND);
+        // The kernel would wait for the disk on this thread, and all its connections with it.
+        if !file.is_cached(position, len as u64) {
+            let file = file.clone();
+            let warm = move || file.warm(position, len as u64);
+            tokio::task::spawn_blocking(warm).await.map_err(io::Error::other)?;
+        }
         let stream: &tokio::net::TcpStream = self.as_ref();
         let to = std::os::fd::AsRawFd::as_raw_fd(stream);
         let sent = stream
             .async_io(Interest::WRITABLE, || {
                 let mut offset = i64::try_from(position).map_err(io::Error::other)?;
                 // SAFETY: both descriptors are open for the call: `file` owns one and `stream` the other.
-                match unsafe { libc::sendfile(to, from, &mut offset, len.min(SEND)) } {
+                match unsafe { libc::sendfile(to, from, &mut offset, len) } {
                     n if n >= 0 => Ok(n as usize),
                     _ => Err(io::Error::last_os_error()),
                 }
@@ -107,7 +123,7 @@ async fn send<S: Sink>(
 ) -> io::Result<()> {
     while len > 0 {
         pulse.write_moves();
-        let sent = match sink.send_file(&**file, position, len).await? {
+        let sent = match sink.send_file(file, position, len).await? {
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Some(n) => n,
             None => {
@@ -125,4 +141,89 @@ async fn send<S: Sink>(
         len -= sent;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use cluster::fs::{Disk, FileSystem, MemoryFs};
+    use std::path::Path;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// Pieces of all kinds and sizes, and the bytes they stand for.
+    fn mixed(file: &Arc<dyn File>, content: &[u8]) -> (Vec<Piece>, Vec<u8>) {
+        let (mut all, mut expected) = (Vec::new(), Vec::new());
+        for (n, (position, len)) in [(0, 1), (5, 0), (7, 3_000_000), (1 << 20, 100_000)]
+            .into_iter()
+            .enumerate()
+        {
+            for size in [0, 1, 5000 * n] {
+                let bytes = Bytes::from(vec![n as u8 + 100; size]);
+                expected.extend_from_slice(&bytes);
+                all.push(Piece::Memory(bytes));
+            }
+            expected.extend_from_slice(&content[position..position + len]);
+            all.push(Piece::File {
+                file: file.clone(),
+                position: position as u64,
+                len,
+            });
+        }
+        for n in 0..200u8 {
+            all.push(Piece::Memory(Bytes::from(vec![n; 3])));
+            expected.extend_from_slice(&[n; 3]);
+        }
+        (all, expected)
+    }
+
+    async fn round_trip(files: &dyn FileSystem, path: &Path) {
+        let content: Vec<u8> = (0..4u32 << 20).map(|i| (i ^ (i >> 9)) as u8).collect();
+        let file = files.create(path).unwrap();
+        file.write_all_at(&content, 0).unwrap();
+        let (sent, expected) = mixed(&file, &content);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        let writing = tokio::spawn(async move {
+            let (_, mut sink) = server.split();
+            let pulse = Pulse::new();
+            pieces(&mut sink, &sent, &pulse).await.unwrap();
+        });
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        writing.await.unwrap();
+        assert!(got == expected, "{} bytes of {}", got.len(), expected.len());
+    }
+
+    #[tokio::test]
+    async fn pieces_arrive_whole_from_a_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        round_trip(&Disk, &dir.path().join("f")).await;
+    }
+
+    #[tokio::test]
+    async fn pieces_arrive_whole_where_the_kernel_cannot_send() {
+        let files = MemoryFs::new(7);
+        round_trip(&files, Path::new("/f")).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_ends_early_ends_the_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Disk.create(&dir.path().join("f")).unwrap();
+        file.write_all_at(b"short", 0).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        let (_, mut sink) = server.split();
+        let piece = Piece::File {
+            file,
+            position: 0,
+            len: 6,
+        };
+        let error = pieces(&mut sink, &[piece], &Pulse::new()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
 }

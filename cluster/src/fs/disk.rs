@@ -201,6 +201,43 @@ impl File for DiskFile {
         let _ = (offset, len);
     }
 
+    #[cfg(target_os = "linux")]
+    fn is_cached(&self, offset: u64, len: u64) -> bool {
+        let Ok(last) = to_off(offset.saturating_add(len.max(1)) - 1) else {
+            return true;
+        };
+        let mut byte = [0u8; 1];
+        let into = libc::iovec {
+            iov_base: byte.as_mut_ptr().cast(),
+            iov_len: 1,
+        };
+        // SAFETY: one vector of one byte that outlives the call. By number, as not every libc has a wrapper.
+        let n = unsafe {
+            let (low, high) = (last as libc::c_long, 0 as libc::c_long);
+            libc::syscall(
+                libc::SYS_preadv2,
+                self.file.as_raw_fd(),
+                &into,
+                1,
+                low,
+                high,
+                libc::RWF_NOWAIT,
+            )
+        };
+        // Any other error: the file system can't tell.
+        n >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn warm(&self, offset: u64, len: u64) {
+        if let (Ok(at), Ok(size)) = (to_off(offset), usize::try_from(len)) {
+            // SAFETY: a plain call on an open descriptor; an error only means that the hint was not taken.
+            unsafe { libc::readahead(self.file.as_raw_fd(), at, size) };
+        }
+        // What is read in order has come when its last byte has.
+        let _ = self.read_at(&mut [0], offset.saturating_add(len.max(1)) - 1);
+    }
+
     fn raw_fd(&self) -> Option<RawFd> {
         Some(self.file.as_raw_fd())
     }

@@ -149,6 +149,17 @@ pub trait File: Debug + Send + Sync + 'static {
         let _ = (offset, len);
     }
 
+    /// Whether bytes of the file can likely be had without waiting for the disk; looks at the last of the range.
+    fn is_cached(&self, offset: u64, len: u64) -> bool {
+        let _ = (offset, len);
+        true
+    }
+
+    /// Brings bytes of the file into memory, waiting for the disk; promises nothing.
+    fn warm(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// The descriptor behind a real file, for the kernel to send from; owned by this handle.
     fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
         None

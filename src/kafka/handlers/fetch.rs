@@ -10,9 +10,10 @@ use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::fetch_response::{FetchHead, PartitionAnswer, write};
 use crate::kafka::fetch_sessions::{Context, TopicKey, Wanted, Wants};
+use crate::kafka::memory::Held;
 use crate::kafka::partitions::{self, Leaders, check_epoch};
 use crate::kafka::reply::{Answer, Refusal};
-use crate::log::{ReadError, Slice};
+use crate::log::{Piece, ReadError, Slice};
 use cluster::catalog::{State, Topic};
 use cluster::ids::PartitionId;
 use kafka_protocol::ResponseError;
@@ -20,6 +21,10 @@ use kafka_protocol::messages::FetchRequest;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// What an answer may hold of records in memory when others hold all they may together: slow clients get less at a time
+/// instead of memory.
+const SCARCE: usize = 64 << 10;
 
 /// What the request asks of the answer as a whole.
 struct Bounds {
@@ -37,10 +42,23 @@ struct Pass {
     failed: bool,
 }
 
+impl Pass {
+    /// Bytes that are held in memory until the answer is written.
+    fn in_memory(&self) -> usize {
+        let pieces = self.answers.iter().flat_map(|a| &a.pieces);
+        pieces
+            .map(|p| match p {
+                Piece::Memory(bytes) => bytes.len(),
+                Piece::File { .. } => 0,
+            })
+            .sum()
+    }
+}
+
 /// Answers a fetch, or says why the connection must close.
 pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, Refusal> {
     let by_id = call.version >= 13;
-    let bounds = Bounds {
+    let mut bounds = Bounds {
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(request.max_bytes)
             .unwrap_or(0)
@@ -69,10 +87,16 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
         Ok(Context::Incremental { wants, session }) => (wants, Some(session), true),
         Err(error) => {
             head.error = Some(error);
-            return write(&head, &[], Vec::new()).map(Answer::Pieces);
+            return write(&head, &[], Vec::new()).map(|pieces| Answer::Pieces(pieces, Held::default()));
         }
     };
-    let pass = enough(call, &wants, &bounds).await;
+    let mut pass = enough(call, &wants, &bounds).await;
+    let mut held = call.shared.answers.try_take(pass.in_memory());
+    if held.is_none() && bounds.max_bytes > SCARCE {
+        bounds.max_bytes = SCARCE;
+        pass = Topics::default().read(call, &wants, &bounds);
+        held = call.shared.answers.try_take(pass.in_memory());
+    }
     let mut answers = settle(&mut wants, pass.answers, changed_only, session.is_some());
     let endpoints = match call.version >= 12 && pass.failed {
         true => name_leaders(call, &wants, &mut answers),
@@ -84,7 +108,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
     if let Some(session) = session {
         session.put_back(wants);
     }
-    Ok(Answer::Pieces(pieces))
+    Ok(Answer::Pieces(pieces, held.unwrap_or_default()))
 }
 
 /// Reads until there is enough, an error to tell, or no time left.

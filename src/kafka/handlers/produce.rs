@@ -86,7 +86,7 @@ pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFut
     let mut batches = Vec::with_capacity(items.len());
     let mut places = Vec::with_capacity(items.len());
     let walk = call.shared.config.walk_records;
-    for (item, outcome) in validate(items, call.version, walk).await {
+    for (item, outcome) in validate(&call, items, walk).await {
         match outcome {
             Ok(batch) => {
                 places.push((item.topic, item.partition, item.range));
@@ -215,7 +215,8 @@ fn place(topic: &Arc<Topic>, index: i32) -> Result<(&Arc<Topic>, u32), ResponseE
 }
 
 /// Validates each batch, off the reactor where that is work.
-async fn validate(items: Vec<Item>, version: i16, walk: bool) -> Vec<(Item, Result<AppendBatch, Fault>)> {
+async fn validate(call: &Call, items: Vec<Item>, walk: bool) -> Vec<(Item, Result<AppendBatch, Fault>)> {
+    let version = call.version;
     let work = move |items: Vec<Item>| -> Vec<_> {
         items
             .into_iter()
@@ -228,6 +229,7 @@ async fn validate(items: Vec<Item>, version: i16, walk: bool) -> Vec<(Item, Resu
     if is_light(&items) {
         return work(items);
     }
+    let _turn = call.shared.validators.acquire().await;
     match tokio::task::spawn_blocking(move || work(items)).await {
         Ok(done) => done,
         // The runtime is stopping, or validation panicked: the connection goes down with it.
