@@ -264,6 +264,10 @@ impl<'a> Walk<'a> {
         }
         for _ in 0..count {
             let tag = self.varint()?;
+            // The codec counts tags in 31 bits, and loses those beyond.
+            if tag > i32::MAX as u32 {
+                return Err(Lie::Tag);
+            }
             let size = self.varint()? as usize;
             let end = self.at.checked_add(size).filter(|end| *end <= self.bytes.len());
             let end = end.ok_or(Lie::Beyond)?;

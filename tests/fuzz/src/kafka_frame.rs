@@ -50,7 +50,8 @@ fn judge(frame: &[u8]) {
             head.push(0);
         }
         head.extend_from_slice(&body);
-        let again = decode_frame(head.into()).expect("what was written is read");
+        let again = decode_frame(head.into())
+            .unwrap_or_else(|error| panic!("{:?} v{version}, as written: {error}: {request:?}", api.key));
         assert_eq!(again.request, request, "{:?} v{version}", api.key);
     }
 }
