@@ -138,7 +138,7 @@ pub struct Kafka {
         long,
         value_name = "COUNT",
         env = "TESSARIDB_MAX_CONNECTIONS_PER_ADDRESS",
-        default_value_t = 10_000
+        default_value_t = 5_000
     )]
     pub max_connections_per_address: usize,
 

@@ -127,6 +127,7 @@ impl Node {
         self.ranges.abort();
         self.groups.close();
         self.broker.stop();
+        self.broker.catalog().close();
         self.host.shutdown().await;
         let logs = self.logs.clone();
         if tokio::task::spawn_blocking(move || logs.close()).await.is_err() {

@@ -12,6 +12,11 @@ use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, TableErr
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Pause before a full disk is tried again.
+const FULL_WAIT: Duration = Duration::from_millis(500);
 
 /// Pages kept in memory, in bytes. Reads happen at start; what is written stays in the owners' memory anyway.
 const CACHE: usize = 4 << 20;
@@ -174,6 +179,25 @@ impl MetaStore {
             pairs.push((key.value().to_vec(), value.value().to_vec()));
         }
         Ok(pairs)
+    }
+
+    /// [`MetaStore::write`], waiting while the disk is full, until `stop`: a checkpoint is not worth the node's life.
+    /// `what` is named in the log.
+    pub fn write_when_room(
+        &self,
+        changes: Vec<Change>,
+        stop: &CancellationToken,
+        what: &dyn std::fmt::Display,
+    ) -> io::Result<()> {
+        loop {
+            match self.write(changes.clone()).map_err(io::Error::from) {
+                Err(e) if fs::is_full(&e) && !stop.is_cancelled() => {
+                    tracing::warn!("the disk is full: a checkpoint of {what} waits for space");
+                    std::thread::sleep(FULL_WAIT);
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Applies all changes, in order, or none; durable when it returns. Blocks for syncs. An error is fatal for the

@@ -119,7 +119,7 @@ impl Range {
         if leader != Some(inner.node) {
             return Err(inner.not_leader(leader));
         }
-        if !inner.wal.admits() {
+        if !inner.wal.admits(!command.parts.is_empty()) {
             return Err(ProposeError::NoSpace);
         }
         let share = size.clamp(1, inner.capacity) as u32;

@@ -21,12 +21,10 @@ use super::positions::Positions;
 use super::producers::ProducerTable;
 use crate::log::LogCheckpoint;
 use bytes::{Buf, BufMut};
-use cluster::fs::is_full;
 use cluster::ids::{NamespaceId, PartitionId, RangeId, TopicId};
 use cluster::meta::{Change, MetaError, MetaStore};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const MARKERS: &str = "range_markers";
@@ -35,9 +33,6 @@ const PRODUCERS: &str = "producers";
 const POSITIONS: &str = "positions";
 const DROPPED: &str = "dropped_topics";
 const VERSION: u8 = 1;
-
-/// Pause before a full disk is tried again.
-const FULL_WAIT: Duration = Duration::from_millis(500);
 
 /// What a range's last checkpoint says.
 #[derive(Default)]
@@ -107,15 +102,7 @@ impl Rows {
 
     /// Makes the rows durable. While the disk is full it waits, until `stop`.
     pub(super) fn write(self, meta: &MetaStore, stop: &CancellationToken) -> io::Result<()> {
-        loop {
-            match meta.write(self.changes.clone()).map_err(io::Error::from) {
-                Err(e) if is_full(&e) && !stop.is_cancelled() => {
-                    tracing::warn!(range = %self.range, "the disk is full: a checkpoint waits for space");
-                    std::thread::sleep(FULL_WAIT);
-                }
-                done => return done,
-            }
-        }
+        meta.write_when_room(self.changes, stop, &format_args!("range {}", self.range))
     }
 
     pub(super) fn log(&mut self, id: PartitionId, checkpoint: &LogCheckpoint) {

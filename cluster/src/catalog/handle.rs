@@ -35,6 +35,11 @@ impl Catalog {
         }
     }
 
+    /// The node is stopping: a checkpoint of the catalog no longer waits for a full disk.
+    pub fn close(&self) {
+        self.shared.stop.cancel();
+    }
+
     /// What is declared now. Never waits; stays as it is while held.
     pub fn view(&self) -> Arc<State> {
         self.shared.view.load_full()

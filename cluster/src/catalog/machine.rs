@@ -10,6 +10,7 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// Table of the metadata store that holds the catalog's last checkpoint.
 const TABLE: &str = "catalog";
@@ -20,6 +21,8 @@ const MARKER: &[u8] = b"marker";
 pub(super) struct Shared {
     pub(super) view: ArcSwap<State>,
     pub(super) version: watch::Sender<u64>,
+    /// The node is stopping: a checkpoint no longer waits for space.
+    pub(super) stop: CancellationToken,
 }
 
 /// Folds the system range's log.
@@ -43,6 +46,7 @@ impl CatalogMachine {
         let shared = Arc::new(Shared {
             view: ArcSwap::from_pointee(state.clone()),
             version: watch::Sender::new(state.version()),
+            stop: CancellationToken::new(),
         });
         Ok(Self {
             stored: state.version(),
@@ -86,7 +90,7 @@ impl Machine for CatalogMachine {
     }
 
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob {
-        let meta = self.meta.clone();
+        let (meta, stop) = (self.meta.clone(), self.shared.stop.clone());
         let state = (self.stored != self.state.version()).then(|| self.state.clone());
         self.stored = self.state.version();
         Box::new(move || {
@@ -98,7 +102,50 @@ impl Machine for CatalogMachine {
                     serde_json::to_vec(&Rows::from(&state)).map_err(io::Error::other)?,
                 ));
             }
-            meta.write(changes).map_err(io::Error::other)
+            meta.write_when_room(changes, &stop, &"the catalog")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemoryFs;
+    use crate::ids::NodeId;
+    use std::path::Path;
+
+    /// It ended the node: the error of the metadata store went through as a failed checkpoint.
+    #[test]
+    fn a_checkpoint_on_a_full_disk_waits_for_space() {
+        let files = MemoryFs::new(1);
+        let open = || Arc::new(MetaStore::open(Arc::new(files.clone()), Path::new("/meta")).unwrap());
+        let meta = open();
+        let mut machine = CatalogMachine::open(meta.clone()).unwrap();
+        let join = serde_json::to_vec(&Command::JoinNode { node: NodeId(7) }).unwrap();
+        machine.apply(At { index: 1, term: 1 }, Payload::head(join));
+        files.set_capacity(files.used());
+        meta.write(vec![Change::put(TABLE, *b"filler", vec![0; 1 << 20])])
+            .expect_err("no room");
+        let job = machine.checkpoint(b"marker".to_vec());
+        let waiting = std::thread::spawn(job);
+        files.set_capacity(u64::MAX);
+        waiting.join().unwrap().unwrap();
+        drop((machine, meta));
+        let machine = CatalogMachine::open(open()).unwrap();
+        assert_eq!(machine.recovered().as_deref(), Some(&b"marker"[..]));
+        assert!(machine.state.member(NodeId(7)).is_some());
+    }
+
+    #[test]
+    fn a_checkpoint_on_a_full_disk_gives_up_when_the_node_stops() {
+        let files = MemoryFs::new(2);
+        let meta = Arc::new(MetaStore::open(Arc::new(files.clone()), Path::new("/meta")).unwrap());
+        let mut machine = CatalogMachine::open(meta.clone()).unwrap();
+        files.set_capacity(files.used());
+        meta.write(vec![Change::put(TABLE, *b"filler", vec![0; 1 << 20])])
+            .expect_err("no room");
+        let job = machine.checkpoint(vec![0; 1 << 20]);
+        machine.shared.stop.cancel();
+        assert!(crate::fs::is_full(&job().unwrap_err()));
     }
 }

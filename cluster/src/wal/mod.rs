@@ -231,9 +231,10 @@ impl Wal {
         self.shared.groups.read().keys().copied().collect()
     }
 
-    /// Whether new work may be begun: false while the disk is full. Cheap.
-    pub fn admits(&self) -> bool {
-        self.shared.segments.admits()
+    /// Whether new work may be begun: bulk not while the disk is full, small commands (those that make room are) as long
+    /// as a quarter of the headroom is left. Cheap.
+    pub fn admits(&self, bulk: bool) -> bool {
+        self.shared.segments.admits(bulk)
     }
 
     /// The error that ended the log, when one did.

@@ -38,6 +38,8 @@ pub(super) struct Segments {
     preparing: AtomicBool,
     preparer: Mutex<Option<std::thread::JoinHandle<()>>>,
     full: AtomicBool,
+    /// Bytes free when last looked.
+    free: AtomicU64,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -63,6 +65,7 @@ impl Segments {
             preparing: AtomicBool::new(false),
             preparer: Mutex::new(None),
             full: AtomicBool::new(false),
+            free: AtomicU64::new(u64::MAX),
             looked: Mutex::new(None),
         };
         segments.look();
@@ -123,8 +126,9 @@ impl Segments {
         }
     }
 
-    /// Whether the disk has room for new work.
-    pub fn admits(&self) -> bool {
+    /// Whether the disk has room for new work: for bulk, or for the small commands that make room (drops, trims,
+    /// positions, declarations), which may use most of the headroom.
+    pub fn admits(&self, bulk: bool) -> bool {
         if !self.full.load(Ordering::Acquire) {
             return true;
         }
@@ -132,7 +136,7 @@ impl Segments {
         if self.looked.try_lock().is_some_and(|looked| stale(*looked)) {
             self.look();
         }
-        !self.full.load(Ordering::Acquire)
+        !self.full.load(Ordering::Acquire) || (!bulk && self.free.load(Ordering::Acquire) >= self.headroom / 4)
     }
 
     fn look(&self) {
@@ -140,6 +144,7 @@ impl Segments {
         match self.files.free_space(&self.dir) {
             Ok(free) => {
                 let full = free < self.headroom;
+                self.free.store(free, Ordering::Release);
                 if self.full.swap(full, Ordering::AcqRel) != full {
                     tracing::warn!(free, headroom = self.headroom, full, "disk space for the log changed");
                 }

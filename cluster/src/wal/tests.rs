@@ -407,6 +407,33 @@ fn a_failed_write_is_final() {
 }
 
 #[test]
+fn a_full_disk_leaves_room_for_the_commands_that_make_room() {
+    let files = MemoryFs::new(9);
+    let config = WalConfig {
+        headroom: 1 << 20,
+        ..small()
+    };
+    let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), config).unwrap();
+    let group = wal.group(RangeId(1));
+    append(&group, vec![entry(1, 0, 10)]).unwrap();
+    files.set_capacity(files.used() + (1 << 19));
+    let mut n = 1;
+    while wal.admits(true) {
+        append(&group, vec![entry(1, n, 20_000)]).unwrap();
+        n += 1;
+    }
+    assert!(wal.admits(false), "half the headroom is left");
+    files.set_capacity(files.used());
+    while wal.admits(false) {
+        std::thread::yield_now();
+    }
+    files.set_capacity(u64::MAX);
+    while !wal.admits(true) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn an_append_that_meets_a_full_disk_waits_for_space() {
     let files = MemoryFs::new(6);
     let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), small()).unwrap();
@@ -421,14 +448,14 @@ fn an_append_that_meets_a_full_disk_waits_for_space() {
             .unwrap();
     }
     // Not before there is space again; `admits` sees that there is none once a segment could not be had.
-    while wal.admits() {
+    while wal.admits(true) {
         std::thread::yield_now();
     }
     files.set_capacity(u64::MAX);
     for _ in 1..40 {
         done.recv().unwrap().unwrap();
     }
-    while !wal.admits() {
+    while !wal.admits(true) {
         std::thread::yield_now();
     }
     drop(wal);
@@ -488,7 +515,7 @@ fn no_space_is_seen_before_the_disk_is_full() {
     let wal = Wal::open(Arc::new(files.clone()), Path::new("/wal"), config).unwrap();
     let group = wal.group(RangeId(1));
     let mut next = 0;
-    while wal.admits() {
+    while wal.admits(true) {
         append(&group, vec![entry(1, next, 5000)]).unwrap();
         next += 1;
     }
