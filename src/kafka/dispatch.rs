@@ -84,6 +84,10 @@ where
 async fn run(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
     match call.api.key {
         ApiKey::ListOffsets => answer(call, body, list_offsets::list_offsets).await,
+        // Null is all topics from version 1 on; the codec takes it in version 0 too, Kafka does not.
+        ApiKey::Metadata if call.version == 0 && body.first().is_some_and(|b| b & 0x80 != 0) => {
+            Err(Refusal::Body("a null list of topics in version 0".to_owned()))
+        }
         ApiKey::Metadata => answer(call, body, metadata::metadata).await,
         ApiKey::OffsetCommit => answer(call, body, groups::offset_commit).await,
         ApiKey::OffsetFetch => answer(call, body, groups::offset_fetch).await,

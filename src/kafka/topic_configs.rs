@@ -55,6 +55,10 @@ const fn key(
 }
 
 const LONG_MAX: &str = "9223372036854775807";
+/// An hour, as in Kafka (KIP-937): a record from the far future would keep its segment for ever and lead time lookups
+/// astray.
+pub(crate) const MAX_AHEAD_MS: i64 = 3_600_000;
+const MAX_AHEAD: &str = "3600000";
 
 const CLEANUP: &str = "cleanup.policy";
 const MAX_BYTES: &str = "max.message.bytes";
@@ -79,7 +83,7 @@ pub(crate) const TOPIC_KEYS: &[Key] = &[
     key("leader.replication.throttled.replicas", Type::List, "", None, "Unused."),
     key("max.compaction.lag.ms", Type::Long, LONG_MAX, Some("log.cleaner.max.compaction.lag.ms"), "Unused: there is no compaction."),
     key(MAX_BYTES, Type::Int, "1048588", Some("message.max.bytes"), "Largest batch accepted, in bytes as sent."),
-    key("message.timestamp.after.max.ms", Type::Long, LONG_MAX, Some("log.message.timestamp.after.max.ms"), "Timestamps in the future are taken."),
+    key("message.timestamp.after.max.ms", Type::Long, MAX_AHEAD, Some("log.message.timestamp.after.max.ms"), "How far ahead of the node's clock a timestamp may be."),
     key("message.timestamp.before.max.ms", Type::Long, LONG_MAX, Some("log.message.timestamp.before.max.ms"), "Timestamps in the past are taken."),
     key(TIMESTAMP_TYPE, Type::Text, "CreateTime", Some("log.message.timestamp.type"), "Whose clock the timestamps are: CreateTime or LogAppendTime."),
     key("min.cleanable.dirty.ratio", Type::Double, "0.5", Some("log.cleaner.min.cleanable.ratio"), "Unused: there is no compaction."),

@@ -1,12 +1,14 @@
 //! Integration tests: real processes, real sockets, real clients. One binary, so that it links once.
 //!
 //! * [`clients`]: stock clients, unchanged;
+//! * [`differential`]: Apache Kafka's recorded answers against ours;
 //! * [`groups`]: consumer groups under librdkafka;
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
 //! * [`kill`]: kill -9 under an idempotent load; [`node`]: starting and stopping.
 //! * [`process`]: a tessaridb process of a test's own.
 
 mod clients;
+mod differential;
 mod groups;
 mod kafka_wire;
 mod kill;

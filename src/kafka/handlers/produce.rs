@@ -8,10 +8,11 @@
 //! A partition's refusal concerns that partition alone; the others are stored.
 
 use crate::broker::{AppendBatch, AppendError, Appended};
-use crate::kafka::call::Call;
+use crate::kafka::call::{Call, now_ms};
 use crate::kafka::errors;
 use crate::kafka::partitions::{self, Leaders};
 use crate::kafka::reply::{Answer, Refusal, encode};
+use crate::kafka::topic_configs::MAX_AHEAD_MS;
 use crate::record::{self, BatchHeader, Compression, Limits, TimestampType, restamp_time};
 use bytes::Bytes;
 use cluster::catalog::{State, Topic};
@@ -51,6 +52,8 @@ struct Fault {
     error: ResponseError,
     message: Option<String>,
     record: Option<i32>,
+    /// What was sent is no single batch of this format: nothing of the partition was looked at.
+    no_batch: bool,
 }
 
 impl From<ResponseError> for Fault {
@@ -59,6 +62,7 @@ impl From<ResponseError> for Fault {
             error,
             message: None,
             record: None,
+            no_batch: false,
         }
     }
 }
@@ -72,6 +76,10 @@ impl From<record::Refusal> for Fault {
                 _ => None,
             },
             message: Some(refusal.to_string()),
+            no_batch: matches!(
+                refusal,
+                record::Refusal::NoBatch { .. } | record::Refusal::SeveralBatches | record::Refusal::Magic(_)
+            ),
         }
     }
 }
@@ -85,6 +93,7 @@ pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFut
     let (items, topics) = items(&call, &state, request, &mut response);
     let mut batches = Vec::with_capacity(items.len());
     let mut places = Vec::with_capacity(items.len());
+    let mut no_batches = Vec::new();
     let walk = call.shared.config.walk_records;
     for (item, outcome) in validate(&call, items, walk).await {
         match outcome {
@@ -92,10 +101,15 @@ pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFut
                 places.push((item.topic, item.partition, item.range));
                 batches.push(batch);
             }
-            Err(fault) => refuse(
-                &mut response.responses[item.topic].partition_responses[item.partition],
-                fault,
-            ),
+            Err(fault) => {
+                if fault.no_batch {
+                    no_batches.push((item.topic, item.partition));
+                }
+                refuse(
+                    &mut response.responses[item.topic].partition_responses[item.partition],
+                    fault,
+                );
+            }
         }
     }
     let answers = match batches.is_empty() {
@@ -107,7 +121,7 @@ pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFut
             let answers = tokio::time::timeout(wait, answers).await;
             fill(&call, &mut response, places, answers.ok());
         }
-        tell_log_starts(&call, &mut response, &topics);
+        tell_log_starts(&call, &mut response, &topics, &no_batches);
         if acks == 0 {
             return without_answer(&response);
         }
@@ -133,20 +147,25 @@ fn without_answer(response: &ProduceResponse) -> Answer {
 }
 
 /// Refusals that come from looking at the partition carry its log start, as in Kafka.
-fn tell_log_starts(call: &Call, response: &mut ProduceResponse, topics: &[Option<Arc<Topic>>]) {
-    for (answers, topic) in response.responses.iter_mut().zip(topics) {
+fn tell_log_starts(
+    call: &Call,
+    response: &mut ProduceResponse,
+    topics: &[Option<Arc<Topic>>],
+    no_batches: &[(usize, usize)],
+) {
+    for (of, (answers, topic)) in response.responses.iter_mut().zip(topics).enumerate() {
         let Some(topic) = topic else { continue };
-        for answer in &mut answers.partition_responses {
-            let looked = matches!(
-                ResponseError::try_from_code(answer.error_code),
-                Some(
-                    ResponseError::InvalidRecord
-                        | ResponseError::InvalidTimestamp
-                        | ResponseError::UnsupportedCompressionType
-                        | ResponseError::OutOfOrderSequenceNumber
-                        | ResponseError::InvalidProducerEpoch
-                )
-            );
+        for (at, answer) in answers.partition_responses.iter_mut().enumerate() {
+            let looked = !no_batches.contains(&(of, at))
+                && matches!(
+                    ResponseError::try_from_code(answer.error_code),
+                    Some(
+                        ResponseError::InvalidRecord
+                            | ResponseError::InvalidTimestamp
+                            | ResponseError::OutOfOrderSequenceNumber
+                            | ResponseError::InvalidProducerEpoch
+                    )
+                );
             if looked && let Ok(marks) = call.broker().marks(topic, answer.index as u32) {
                 answer.log_start_offset = marks.log_start;
             }
@@ -271,15 +290,14 @@ fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
     let mut max_timestamp = valid.max_timestamp;
     if header.timestamp_type() == TimestampType::LogAppendTime {
         if item.log_append_time {
-            return Err(Fault {
-                error: ResponseError::InvalidTimestamp,
-                message: Some("a producer does not set the timestamp type to LogAppendTime".into()),
-                record: Some(0),
-            });
+            return Err(untimely("a producer does not set the timestamp type to LogAppendTime"));
         }
         // The topic's type counts, as in Kafka; what was hidden behind the producer's mark then shows.
         (bytes, header) = create_time(&bytes, max_timestamp)?;
         max_timestamp = record::validate(&bytes, &limits)?.max_timestamp;
+    }
+    if !item.log_append_time && max_timestamp > now_ms().saturating_add(MAX_AHEAD_MS) {
+        return Err(untimely("a timestamp more than an hour ahead of this node's clock"));
     }
     if max_timestamp != header.max_timestamp && !item.log_append_time {
         // Time lookups trust the header, so it is made true, as in Kafka.
@@ -292,6 +310,13 @@ fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
         bytes,
         log_append_time: item.log_append_time,
     })
+}
+
+fn untimely(why: &str) -> Fault {
+    Fault {
+        message: Some(why.to_owned()),
+        ..ResponseError::InvalidTimestamp.into()
+    }
 }
 
 fn create_time(bytes: &Bytes, max_timestamp: i64) -> Result<(Bytes, BatchHeader), Fault> {
@@ -342,9 +367,8 @@ fn fill(
                 refuse(
                     answer,
                     Fault {
-                        error: code,
                         message: Some(error.to_string()),
-                        record: None,
+                        ..code.into()
                     },
                 );
             }

@@ -31,6 +31,8 @@ pub struct Row {
     pub reason: String,
     /// Which differences it covers; each pattern must match at least one.
     pub covers: Vec<Pattern>,
+    /// How many fields these are: one more or one less is a change to be looked at.
+    pub differences: usize,
 }
 
 /// Differences by their parts. `*` stands for any text; a part left out matches anything.
@@ -96,6 +98,8 @@ pub struct Judgement {
     pub stale: Vec<String>,
     /// How many differences each row covers.
     pub covered: Vec<usize>,
+    /// Rows that cover another number than they say: the title, what it says, what it covers.
+    pub miscounted: Vec<(String, usize, usize)>,
 }
 
 /// Lays `rows` over `differences`. Of several that fit, the first row takes the difference, but each counts as used.
@@ -120,6 +124,13 @@ pub fn judge(rows: &[Row], differences: &[Difference]) -> Judgement {
         }
         if !taken {
             judgement.unexplained.push(difference.clone());
+        }
+    }
+    for (row, covered) in rows.iter().zip(&judgement.covered) {
+        if row.differences != *covered {
+            judgement
+                .miscounted
+                .push((row.title.clone(), row.differences, *covered));
         }
     }
     for (row, used) in rows.iter().zip(used) {
@@ -163,14 +174,24 @@ pub fn document(rows: &[Row], scenarios: usize, exchanges: usize) -> Result<Stri
         }
         writeln!(text, "\n## {heading}")?;
         for row in chosen {
-            let mut scenarios: Vec<String> = row.covers.iter().map(|cover| format!("`{}`", cover.scenario)).collect();
+            // A pattern over all scenarios names none.
+            let named = row
+                .covers
+                .iter()
+                .map(|cover| cover.scenario.as_str())
+                .filter(|name| *name != "*");
+            let mut scenarios: Vec<String> = named.map(|name| format!("`{name}`")).collect();
+            if row.covers.iter().any(|cover| cover.scenario == "*") {
+                scenarios.push("wherever it shows".to_owned());
+            }
             scenarios.sort();
             scenarios.dedup();
             writeln!(
                 text,
-                "\n**{}.** {} Seen in {}.",
+                "\n**{}.** {} {} fields, in {}.",
                 row.title,
                 row.reason,
+                row.differences,
                 scenarios.join(", ")
             )?;
         }
@@ -207,7 +228,7 @@ mod tests {
     #[test]
     fn rows_and_differences_must_meet() {
         let rows: Vec<Row> = serde_json::from_str(
-            r#"[{"title": "t", "kind": "kafka-bug", "reason": "r", "covers": [
+            r#"[{"title": "t", "kind": "kafka-bug", "reason": "r", "differences": 2, "covers": [
                 {"scenario": "s", "step": "v* name", "path": "*.error_code", "kafka": "3", "ours": "17"},
                 {"scenario": "other"}]}]"#,
         )
@@ -223,5 +244,6 @@ mod tests {
         assert_eq!(judged.unexplained, [difference("v1 name", "5"), difference("v2", "17")]);
         assert_eq!(judged.covered, [1]);
         assert_eq!(judged.stale.len(), 1);
+        assert_eq!(judged.miscounted, [("t".to_owned(), 2, 1)]);
     }
 }

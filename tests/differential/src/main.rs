@@ -79,7 +79,7 @@ fn modes() -> Result<bool> {
             let recorded = run::recorded(&chosen)?;
             let exchanges = recorded.values().map(Vec::len).sum();
             let path = allowed::document_path();
-            fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+            fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new(".")))?;
             fs::write(&path, allowed::document(&allowed::rows()?, recorded.len(), exchanges)?)?;
             Ok(true)
         }

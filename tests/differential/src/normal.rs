@@ -1,8 +1,8 @@
 //! What may differ between two servers and two runs, taken out of an answer.
 //!
 //! Ids a server makes up become symbols in the order they are first seen in a scenario (`member#1`), so that the same
-//! id twice is still the same id. Times, addresses and leader epochs become words. Wording of error messages is not
-//! compared, only whether there is one. Order inside an array carries no meaning in the protocol's answers, so arrays of
+//! id twice is still the same id. Times, addresses and leader epochs become words. What a refusal says is not
+//! compared. Order inside an array carries no meaning in the protocol's answers, so arrays of
 //! structures are sorted.
 
 use crate::answer::bytes_of;
@@ -36,6 +36,9 @@ impl Projection {
         }
     }
 }
+
+/// Stands for what is not compared.
+pub const HIDDEN: &str = "-";
 
 /// The symbols of one scenario run.
 pub struct Normaliser {
@@ -86,7 +89,7 @@ impl Normaliser {
                     .map(|(name, value)| {
                         let hidden = projection.hidden.contains(&name.as_str());
                         let value = if hidden {
-                            "-".into()
+                            HIDDEN.into()
                         } else {
                             self.filter(value, projection)
                         };
@@ -136,10 +139,15 @@ impl Normaliser {
                         .get("attributes")
                         .and_then(Value::as_i64)
                         .is_some_and(|bits| bits & 8 != 0);
+                // What a refusal says, and whether it says anything, is the server's own.
+                let refused = fields.contains_key("batch_index")
+                    || fields.get("error_code").is_some_and(|code| code.as_i64() != Some(0));
                 let mut out = Map::new();
                 for (field, value) in fields {
                     let value = if stamped && field == "max_timestamp" {
                         "append time".into()
+                    } else if refused && matches!(rule(&field), Rule::Text) {
+                        HIDDEN.into()
                     } else {
                         self.symbolise(&field, value)
                     };

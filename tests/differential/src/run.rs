@@ -70,8 +70,8 @@ pub fn differences(kafka: &Runs, ours: &Runs) -> Result<Vec<compare::Difference>
     Ok(found)
 }
 
-/// Prints what stands against the rows; true if nothing does. With a choice of scenarios, rows that cover nothing are no
-/// fault.
+/// Prints what stands against the rows; true if nothing does. With a choice of scenarios, rows that cover too little are
+/// no fault.
 pub fn judge(found: &[compare::Difference], whole: bool) -> Result<bool> {
     let rows = allowed::rows()?;
     let judged = allowed::judge(&rows, found);
@@ -82,14 +82,18 @@ pub fn judge(found: &[compare::Difference], whole: bool) -> Result<bool> {
         for stale in &judged.stale {
             println!("no difference for row {stale}");
         }
+        for (title, said, covered) in &judged.miscounted {
+            println!("row {title:?} says {said} differences and covers {covered}");
+        }
     }
     println!(
-        "{} differences, {} explained by {} rows, {} not; {} patterns without a difference",
+        "{} differences, {} explained by {} rows, {} not; {} patterns without a difference, {} rows with another number",
         found.len(),
         judged.covered.iter().sum::<usize>(),
         rows.len(),
         judged.unexplained.len(),
         judged.stale.len(),
+        judged.miscounted.len(),
     );
-    Ok(judged.unexplained.is_empty() && (!whole || judged.stale.is_empty()))
+    Ok(judged.unexplained.is_empty() && (!whole || judged.stale.is_empty() && judged.miscounted.is_empty()))
 }

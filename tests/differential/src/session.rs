@@ -21,7 +21,7 @@ use uuid::Uuid;
 /// The connection a step uses unless it names another.
 pub const MAIN: &str = "main";
 /// How long an answer may take before it counts as none.
-const WAIT: Duration = Duration::from_secs(4);
+const WAIT: Duration = Duration::from_secs(20);
 
 /// One request and its normalised answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -320,27 +320,29 @@ impl Session {
     /// Creates the scenario's topic `suffix` with `configs` and waits until it can be used. Not recorded.
     pub fn topic_with(&mut self, suffix: &str, partitions: i32, configs: &[(&str, &str)]) -> Result<TopicName> {
         let name = self.name(suffix);
-        let configs = configs
-            .iter()
-            .map(|(name, value)| {
-                CreatableTopicConfig::default()
-                    .with_name(StrBytes::from_string((*name).to_owned()))
-                    .with_value(Some(StrBytes::from_string((*value).to_owned())))
-            })
-            .collect();
-        let topic = CreatableTopic::default()
-            .with_name(name.clone())
-            .with_num_partitions(partitions)
-            .with_replication_factor(1)
-            .with_configs(configs);
-        let request = CreateTopicsRequest::default()
-            .with_topics(vec![topic])
-            .with_timeout_ms(10_000);
-        let answer = self.quiet(5, &request)?;
+        let answer = self.quiet(5, &creation(&name, partitions, configs))?;
         let code = answer.topics.first().map(|topic| topic.error_code);
         ensure!(code == Some(0), "creating {name:?} answered {code:?}: {answer:?}");
         self.settle(&name, partitions)?;
         Ok(name)
+    }
+
+    /// Creates the topic as a recorded step; `None` where it is refused.
+    pub fn topic_or_refusal(
+        &mut self,
+        suffix: &str,
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> Result<Option<TopicName>> {
+        let name = self.name(suffix);
+        self.look(Projection::hide(&["configs"]));
+        let answer = self.call(format!("create {suffix}"), 5, &creation(&name, partitions, configs))?;
+        self.look(Projection::default());
+        if answer.topics.iter().any(|topic| topic.error_code != 0) {
+            return Ok(None);
+        }
+        self.settle(&name, partitions)?;
+        Ok(Some(name))
     }
 
     /// [`Session::topic_with`] without configs.
@@ -413,6 +415,25 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn creation(name: &TopicName, partitions: i32, configs: &[(&str, &str)]) -> CreateTopicsRequest {
+    let configs = configs
+        .iter()
+        .map(|(name, value)| {
+            CreatableTopicConfig::default()
+                .with_name(StrBytes::from_string((*name).to_owned()))
+                .with_value(Some(StrBytes::from_string((*value).to_owned())))
+        })
+        .collect();
+    let topic = CreatableTopic::default()
+        .with_name(name.clone())
+        .with_num_partitions(partitions)
+        .with_replication_factor(1)
+        .with_configs(configs);
+    CreateTopicsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(10_000)
 }
 
 /// Sends `request` on a connection of its own and reads the answer.

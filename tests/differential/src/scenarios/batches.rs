@@ -4,7 +4,7 @@ use super::requests::*;
 use super::{Scenario, scenario};
 use crate::batch::{Batch, Codec, Record, varint, zstd_bomb};
 use crate::session::Session;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -12,6 +12,7 @@ pub const SCENARIOS: &[Scenario] = &[
     scenario("batch_lengths", lengths),
     scenario("batch_counts", counts),
     scenario("codecs", codecs),
+    scenario("codecs_of_topics", recompressed),
     scenario("codecs_broken", broken_codecs),
     scenario("codecs_counts", codec_counts),
     scenario("codecs_bombs", bombs),
@@ -20,27 +21,52 @@ pub const SCENARIOS: &[Scenario] = &[
 /// A name and a change that makes a batch lie.
 type Lie = (&'static str, Box<dyn Fn(&mut Batch)>);
 
-fn one_partition(s: &mut Session, suffix: &str) -> Result<Topic> {
-    let name = s.topic(suffix, 1)?;
-    Ok(Topic {
-        id: s.topic_id(&name)?,
-        name,
-    })
+/// A topic in which each batch has a partition of its own, so that one taken or refused moves no other's offset.
+pub(super) struct Bench {
+    topic: Topic,
+    used: i32,
+    partitions: i32,
 }
 
-fn send(s: &mut Session, topic: &Topic, what: &str, records: &Bytes, versions: &[i16]) -> Result<()> {
-    for version in versions {
-        s.call(
-            format!("v{version} {what}"),
-            *version,
-            &produce(topic, 0, records.clone()),
-        )?;
+impl Bench {
+    /// A topic with room for `partitions` batches.
+    pub(super) fn new(s: &mut Session, partitions: i32) -> Result<Self> {
+        let name = s.topic("t", partitions)?;
+        let topic = Topic {
+            id: s.topic_id(&name)?,
+            name,
+        };
+        Ok(Bench {
+            topic,
+            used: 0,
+            partitions,
+        })
     }
-    Ok(())
+
+    /// Sends `records` once in each version, each time to a fresh partition.
+    pub(super) fn send(&mut self, s: &mut Session, what: &str, records: &Bytes, versions: &[i16]) -> Result<()> {
+        for version in versions {
+            ensure!(self.used < self.partitions, "more batches than partitions");
+            s.call(
+                format!("v{version} {what}"),
+                *version,
+                &produce(&self.topic, self.used, records.clone()),
+            )?;
+            self.used += 1;
+        }
+        Ok(())
+    }
+
+    /// Fetches what the partitions hold.
+    pub(super) fn held(&self, s: &mut Session) -> Result<()> {
+        let all: Vec<(i32, i64)> = (0..self.used).map(|partition| (partition, 0)).collect();
+        s.call("what is held", 12, &fetch_all(&self.topic, &all))?;
+        Ok(())
+    }
 }
 
 fn headers(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let mut bench = Bench::new(s, 60)?;
     let good = Batch::of(s.time(), &["a", "b", "c"]);
     let changes: Vec<Lie> = vec![
         ("base offset 5", Box::new(|b| b.base_offset = 5)),
@@ -80,14 +106,14 @@ fn headers(s: &mut Session) -> Result<()> {
     ];
     for (what, change) in &changes {
         let records = good.clone().with(change).encode()?;
-        send(s, &topic, what, &records, &[3, 9, 12])?;
+        bench.send(s, what, &records, &[3, 9, 12])?;
     }
-    s.call("what is held", 12, &fetch(&topic, 0, 0))?;
+    bench.held(s)?;
     Ok(())
 }
 
 fn lengths(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let mut bench = Bench::new(s, 60)?;
     let good = Batch::of(s.time(), &["a", "b", "c"]).encode()?;
     let join = |parts: &[&[u8]]| Bytes::from(parts.concat());
     let lie = |by: i32| {
@@ -132,9 +158,9 @@ fn lengths(s: &mut Session) -> Result<()> {
             join(&[&good, &broken])
         }),
     ] {
-        send(s, &topic, what, &records, &[3, 9])?;
+        bench.send(s, what, &records, &[3, 9])?;
     }
-    s.call("what is held", 12, &fetch(&topic, 0, 0))?;
+    bench.held(s)?;
     Ok(())
 }
 
@@ -201,19 +227,22 @@ fn lies() -> Vec<Lie> {
 }
 
 fn counts(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let mut bench = Bench::new(s, 48)?;
     let good = Batch::of(s.time(), &["a", "b", "c"]);
     for (what, change) in lies() {
         let records = good.clone().with(change).encode()?;
-        send(s, &topic, what, &records, &[3, 9])?;
+        bench.send(s, what, &records, &[3, 9])?;
     }
-    s.call("what is held", 12, &fetch(&topic, 0, 0))?;
-    s.call("the end", 7, &list_offsets(&topic.name, &[(0, -1)]))?;
+    bench.held(s)?;
     Ok(())
 }
 
 fn codecs(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let name = s.topic("t", 1)?;
+    let topic = Topic {
+        id: s.topic_id(&name)?,
+        name,
+    };
     let values = [
         "a",
         "bb",
@@ -235,8 +264,16 @@ fn codecs(s: &mut Session) -> Result<()> {
         let records = Batch::of(s.time(), &[&large]).codec(codec).encode()?;
         s.call(format!("270 kB in {codec:?}"), 9, &produce(&topic, 0, records))?;
     }
+    Ok(())
+}
+
+/// What a topic may say about compression.
+fn recompressed(s: &mut Session) -> Result<()> {
+    let good = Batch::of(s.time(), &["a", "b"]);
     for setting in ["producer", "uncompressed", "gzip"] {
-        let name = s.topic_with(setting, 1, &[("compression.type", setting)])?;
+        let Some(name) = s.topic_or_refusal(setting, 1, &[("compression.type", setting)])? else {
+            continue;
+        };
         let topic = Topic {
             id: s.topic_id(&name)?,
             name,
@@ -254,7 +291,7 @@ fn codecs(s: &mut Session) -> Result<()> {
 }
 
 fn broken_codecs(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let mut bench = Bench::new(s, 90)?;
     let good = Batch::of(s.time(), &["a", "b", "c"]);
     let long = Batch::of(s.time(), &[&"abcdefghij".repeat(500)]);
     for codec in [
@@ -299,12 +336,12 @@ fn broken_codecs(s: &mut Session) -> Result<()> {
                 with([&whole[..], &codec.compress(b"more")?].concat())?,
             ),
         ] {
-            send(s, &topic, &format!("{codec:?}: {what}"), &records, &[7])?;
+            bench.send(s, &format!("{codec:?}: {what}"), &records, &[7])?;
         }
     }
     for bits in [5, 6, 7] {
         let records = good.clone().with(|b| b.codec_bits = Some(bits)).encode()?;
-        send(s, &topic, &format!("codec {bits}"), &records, &[3, 9])?;
+        bench.send(s, &format!("codec {bits}"), &records, &[3, 9])?;
     }
     for (what, codec, bits) in [
         ("gzip said to be zstd", Codec::Gzip, 4),
@@ -313,7 +350,7 @@ fn broken_codecs(s: &mut Session) -> Result<()> {
         ("snappy said to be plain", Codec::SnappyRaw, 0),
     ] {
         let records = good.clone().codec(codec).with(|b| b.codec_bits = Some(bits)).encode()?;
-        send(s, &topic, what, &records, &[7])?;
+        bench.send(s, what, &records, &[7])?;
     }
     for (what, info) in [
         (
@@ -341,20 +378,20 @@ fn broken_codecs(s: &mut Session) -> Result<()> {
             .codec(Codec::Lz4)
             .with(|b| b.payload = Some(payload))
             .encode()?;
-        send(s, &topic, &format!("Lz4 with {what}"), &records, &[7])?;
+        bench.send(s, &format!("Lz4 with {what}"), &records, &[7])?;
     }
-    s.call("what is held", 12, &fetch(&topic, 0, 0))?;
+    bench.held(s)?;
     Ok(())
 }
 
 /// The lies of [`lies`], told under compression.
 fn codec_counts(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let mut bench = Bench::new(s, 120)?;
     let good = Batch::of(s.time(), &["a", "b", "c"]);
     for codec in [Codec::Gzip, Codec::SnappyFramed, Codec::Lz4, Codec::Zstd] {
         for (what, change) in lies() {
             let records = good.clone().codec(codec).with(change).encode()?;
-            send(s, &topic, &format!("{codec:?} {what}"), &records, &[9])?;
+            bench.send(s, &format!("{codec:?} {what}"), &records, &[9])?;
         }
         for (what, change) in [
             (
@@ -369,22 +406,26 @@ fn codec_counts(s: &mut Session) -> Result<()> {
             ("a claim of headers below zero", |r| r.header_count_lie = Some(-1)),
         ] {
             let records = good.clone().codec(codec).with(|b| change(&mut b.records[1])).encode()?;
-            send(s, &topic, &format!("{codec:?} {what}"), &records, &[9])?;
+            bench.send(s, &format!("{codec:?} {what}"), &records, &[9])?;
         }
     }
-    s.call("what is held", 12, &fetch(&topic, 0, 0))?;
+    bench.held(s)?;
     Ok(())
 }
 
 /// Small batches that unfold to much.
 fn bombs(s: &mut Session) -> Result<()> {
-    let topic = one_partition(s, "t")?;
+    let name = s.topic("t", 3)?;
+    let topic = Topic {
+        id: s.topic_id(&name)?,
+        name,
+    };
     let empty = Batch::of(s.time(), &[""]).codec(Codec::Zstd);
     let zeros = empty.clone().with(|b| b.payload = Some(zstd_bomb(b"", 1 << 30)));
-    send(s, &topic, "a gigabyte of zeros", &zeros.encode()?, &[9])?;
-    for (what, size) in [
-        ("a record of a gigabyte", 1_usize << 30),
-        ("a record of 64 MiB", 64 << 20),
+    s.call("a gigabyte of zeros", 9, &produce(&topic, 0, zeros.encode()?))?;
+    for (partition, what, size) in [
+        (1, "a record of a gigabyte", 1_usize << 30),
+        (2, "a record of 64 MiB", 64 << 20),
     ] {
         // attributes, time, offset, null key, then the value's length; one byte for no headers.
         let mut inner = vec![0, 0, 0, 1];
@@ -393,11 +434,11 @@ fn bombs(s: &mut Session) -> Result<()> {
         varint((inner.len() + size) as i64, &mut head);
         head.extend(&inner);
         let batch = empty.clone().with(|b| b.payload = Some(zstd_bomb(&head, size)));
-        send(s, &topic, what, &batch.encode()?, &[9])?;
+        s.call(what, 9, &produce(&topic, partition, batch.encode()?))?;
         s.call(
             format!("the end after {what}"),
             7,
-            &list_offsets(&topic.name, &[(0, -1)]),
+            &list_offsets(&topic.name, &[(partition, -1)]),
         )?;
     }
     Ok(())

@@ -16,7 +16,6 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Request, StrBytes};
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 use uuid::Uuid;
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -33,7 +32,6 @@ where
     R: Request,
     R::Response: Debug + Default,
 {
-    s.patience(Duration::from_secs(2));
     for version in versions {
         let mut body = BytesMut::new();
         honest(version).encode(&mut body, version)?;

@@ -633,7 +633,7 @@ fn generations(s: &mut Session) -> Result<()> {
 /// Metadata is the members' own affair. Kafka reads it all the same, and where it makes no sense the join is never
 /// answered.
 fn opaque(s: &mut Session) -> Result<()> {
-    s.patience(Duration::from_secs(1));
+    s.patience(Duration::from_secs(3));
     for (what, metadata) in [
         ("letters", &b"opaque to the coordinator"[..]),
         ("a count too great", b"\0\x01\x7f\xff\xff\xff"),

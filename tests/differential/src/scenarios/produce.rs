@@ -1,5 +1,6 @@
 //! Produce: what a request may ask for. What a batch may be is in `batches`.
 
+use super::batches::Bench;
 use super::requests::*;
 use super::{Scenario, scenario};
 use crate::batch::{Batch, Record};
@@ -12,10 +13,12 @@ use uuid::Uuid;
 pub const SCENARIOS: &[Scenario] = &[
     scenario("produce", versions),
     scenario("produce_many", many),
+    scenario("produce_twice", twice),
     scenario("produce_sizes", sizes),
     scenario("produce_times", times),
     scenario("produce_append_time", append_time),
     scenario("produce_records", records),
+    scenario("produce_compacted", compacted),
     scenario("produce_null", null_records),
 ];
 
@@ -47,7 +50,12 @@ fn versions(s: &mut Session) -> Result<()> {
             s.call(format!("v{version} {what}"), version, &request)?;
         }
     }
-    let transactional = produce(&topic, 0, good.clone()).with_transactional_id(Some(text("tx").into()));
+    let apart = s.topic("transactional", 1)?;
+    let apart = Topic {
+        id: s.topic_id(&apart)?,
+        name: apart,
+    };
+    let transactional = produce(&apart, 0, good.clone()).with_transactional_id(Some(text("tx").into()));
     s.call("a transactional id, a plain batch", 9, &transactional)?;
     let within = Batch::of(s.time(), &["a"])
         .from_producer(4_000, 0, 0)
@@ -112,13 +120,36 @@ fn many(s: &mut Session) -> Result<()> {
         request.topic_data.extend(produce(&missing, 0, good.clone()).topic_data);
         request.topic_data.extend(produce(&other, 0, good.clone()).topic_data);
         s.call(format!("v{version} three topics, one unknown"), version, &request)?;
-        let twice = produce_all(&topic, vec![(0, Some(good.clone())), (0, Some(good.clone()))]);
-        s.call(format!("v{version} a partition twice"), version, &twice)?;
-        let mut request = produce(&topic, 1, good.clone());
-        request.topic_data.extend(produce(&topic, 2, good.clone()).topic_data);
-        s.call(format!("v{version} a topic twice"), version, &request)?;
     }
     s.call("what is held", 12, &fetch_all(&topic, &[(0, 0), (1, 0), (2, 0)]))?;
+    Ok(())
+}
+
+/// A partition, or its topic, named twice in one request.
+fn twice(s: &mut Session) -> Result<()> {
+    let name = s.topic("t", 16)?;
+    let topic = Topic {
+        id: s.topic_id(&name)?,
+        name,
+    };
+    let first = Batch::of(s.time(), &["a", "b"]).encode()?;
+    let second = Batch::of(s.time(), &["c"]).encode()?;
+    let mut fresh = (0..).step_by(4);
+    for version in [3, 8, 12, 13] {
+        let at = fresh.next().unwrap_or_default();
+        let both = produce_all(&topic, vec![(at, Some(first.clone())), (at, Some(second.clone()))]);
+        s.call(format!("v{version} a partition twice"), version, &both)?;
+        let mut request = produce(&topic, at + 1, first.clone());
+        request
+            .topic_data
+            .extend(produce(&topic, at + 2, first.clone()).topic_data);
+        s.call(format!("v{version} a topic twice"), version, &request)?;
+        s.call(
+            format!("v{version} what is held"),
+            12,
+            &fetch_all(&topic, &[(at, 0), (at + 1, 0), (at + 2, 0)]),
+        )?;
+    }
     Ok(())
 }
 
@@ -267,11 +298,7 @@ fn append_time(s: &mut Session) -> Result<()> {
 
 /// What a record may be.
 fn records(s: &mut Session) -> Result<()> {
-    let name = s.topic("t", 1)?;
-    let topic = Topic {
-        id: s.topic_id(&name)?,
-        name,
-    };
+    let mut bench = Bench::new(s, 40)?;
     let time = s.time();
     let one = |change: &dyn Fn(&mut Record)| {
         Batch::of(time, &["value"])
@@ -319,16 +346,23 @@ fn records(s: &mut Session) -> Result<()> {
             one(&|r| r.length_lie = i64::from(i32::MAX) - 100)?,
         ),
     ] {
-        for version in [3, 9] {
-            s.call(
-                format!("v{version} {what}"),
-                version,
-                &produce(&topic, 0, records.clone()),
-            )?;
-        }
+        bench.send(s, what, &records, &[3, 9])?;
     }
-    s.call("what is held", 12, &fetch(&topic, 0, 0))?;
-    let name = s.topic_with("compact", 1, &[("cleanup.policy", "compact")])?;
+    bench.held(s)?;
+    Ok(())
+}
+
+/// Keys are asked for where a topic is compacted.
+fn compacted(s: &mut Session) -> Result<()> {
+    let time = s.time();
+    let one = |change: &dyn Fn(&mut Record)| {
+        Batch::of(time, &["value"])
+            .with(|batch| change(&mut batch.records[0]))
+            .encode()
+    };
+    let Some(name) = s.topic_or_refusal("t", 1, &[("cleanup.policy", "compact")])? else {
+        return Ok(());
+    };
     let topic = Topic {
         id: s.topic_id(&name)?,
         name,
@@ -362,7 +396,7 @@ fn null_records(s: &mut Session) -> Result<()> {
         id: s.topic_id(&name)?,
         name,
     };
-    s.patience(Duration::from_secs(1));
+    s.patience(Duration::from_secs(3));
     for version in [3, 9] {
         s.call(
             format!("v{version} null"),
