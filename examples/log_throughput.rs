@@ -1,7 +1,7 @@
 //! What partition logs reach: appends, reads, checkpoints and opening, beside plain writes and reads of the same bytes.
 //!
 //! ```text
-//! cargo run --release --example log_throughput -- [folder] [MiB]
+//! cargo run --release --example log_throughput -- [folder] [MiB] [bytes per batch] [partitions]
 //! ```
 //!
 //! CPU is the whole process's, in seconds per GB.
@@ -22,9 +22,14 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let dir = PathBuf::from(args.next().unwrap_or_else(|| "target/log_throughput".to_owned()));
     let total = args.next().map_or(2048, |n| n.parse().expect("MiB")) * MIB;
-    for size in [1024, 16 * 1024, 256 * 1024] {
+    let mut only = args.map(|n| n.parse().expect("a number"));
+    let sizes = only
+        .next()
+        .map_or_else(|| vec![1024, 16 * 1024, 256 * 1024], |n| vec![n]);
+    let counts = only.next().map_or_else(|| vec![1, 12, 1000], |n| vec![n]);
+    for size in sizes {
         raw(&dir, total, size);
-        for partitions in [1, 12, 1000] {
+        for partitions in counts.iter().copied() {
             logs(&dir, total, size, partitions);
         }
     }
@@ -46,6 +51,20 @@ fn cpu() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
+/// Has the system give out the memory that the page cache will take, so that nobody pays for the first touch of it (on
+/// virtual machines several times the cost of a write).
+fn warm(dir: &Path, total: usize) {
+    clear(dir);
+    Disk.create_dir(dir).expect("folder");
+    let path = dir.join("warm");
+    let file = Disk.create(&path).expect("file");
+    let part = vec![7; MIB];
+    for n in 0..total / MIB {
+        file.write_all_at(&part, (n * MIB) as u64).expect("write");
+    }
+    Disk.remove(&path).expect("remove");
+}
+
 /// Runs and prints MB/s and CPU s/GB.
 fn measure<T>(what: &str, bytes: usize, run: impl FnOnce() -> T) -> T {
     let (began, cpu_began) = (Instant::now(), cpu());
@@ -58,8 +77,7 @@ fn measure<T>(what: &str, bytes: usize, run: impl FnOnce() -> T) -> T {
 
 /// The least that has to be done: 1 MiB per write, written back as it goes, synced at checkpoints.
 fn raw(dir: &Path, total: usize, size: usize) {
-    clear(dir);
-    Disk.create_dir(dir).expect("folder");
+    warm(dir, total);
     let file = Disk.create(&dir.join("raw")).expect("file");
     let part = vec![7; size];
     let parts = MIB / size;
@@ -85,7 +103,7 @@ fn raw(dir: &Path, total: usize, size: usize) {
 }
 
 fn logs(dir: &Path, total: usize, size: usize, partitions: usize) {
-    clear(dir);
+    warm(dir, total);
     let fs: Arc<dyn FileSystem> = Arc::new(Disk);
     let config = LogConfig {
         dir: dir.to_owned(),

@@ -1,5 +1,6 @@
 //! Search in a segment's index: entries in its file first, then those not yet written.
 
+use super::Offset;
 use super::files::Files;
 use super::format::{ENTRY_LEN, Entry, FILE_HEADER, FileId};
 use std::io;
@@ -7,34 +8,71 @@ use std::io;
 /// Entries read at once when the search has come near.
 const BLOCK: u64 = 100;
 
-/// The last entry for which `before` holds; `before` must hold for some first entries and for none after them.
+/// Entries that lie together in an index file.
+pub(super) struct Block {
+    /// First offset of the segment.
+    pub segment: Offset,
+    /// Number of the first entry.
+    first: u64,
+    entries: Vec<Entry>,
+}
+
+impl Block {
+    fn read(files: &Files, id: FileId, first: u64, to: u64) -> io::Result<Self> {
+        let mut bytes = vec![0; (to - first) as usize * ENTRY_LEN];
+        files
+            .open(id)?
+            .read_exact_at(&mut bytes, FILE_HEADER + first * ENTRY_LEN as u64)?;
+        let entries = (first..)
+            .zip(bytes.chunks_exact(ENTRY_LEN))
+            .map(|(n, bytes)| Entry::decode(bytes).ok_or_else(|| damaged(files, id, n)));
+        Ok(Self {
+            segment: id.base,
+            first,
+            entries: entries.collect::<io::Result<_>>()?,
+        })
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// The floor, if it is surely in this block of an index of `written` entries.
+    fn floor(&self, written: u64, before: impl Fn(&Entry) -> bool) -> Option<Entry> {
+        let n = self.entries.partition_point(before);
+        (n > 0 && (n < self.entries.len() || self.end() == written)).then(|| self.entries[n - 1])
+    }
+}
+
+/// The last of `written` entries of a file for which `before` holds; `before` must hold for some first entries and for none
+/// after them. `near`, a block of an earlier search, saves a sequential reader the search; a block read newly is returned.
 pub(super) fn floor(
     files: &Files,
     id: FileId,
     written: u64,
-    pending: &[Entry],
+    near: Option<&Block>,
     before: impl Fn(&Entry) -> bool,
-) -> io::Result<Option<Entry>> {
-    if let Some(entry) = floor_in(pending, &before) {
-        return Ok(Some(entry));
-    }
+) -> io::Result<(Option<Entry>, Option<Block>)> {
     if written == 0 {
-        return Ok(None);
+        return Ok((None, None));
     }
-    let file = files.open(id)?;
-    let read = |from: u64, buf: &mut [u8]| {
-        let position = FILE_HEADER + from * ENTRY_LEN as u64;
-        file.read_exact_at(buf, position)?;
-        buf.chunks_exact(ENTRY_LEN)
-            .enumerate()
-            .map(|(n, bytes)| Entry::decode(bytes).ok_or_else(|| damaged(files, id, from + n as u64)))
-            .collect::<io::Result<Vec<Entry>>>()
-    };
+    if let Some(near) = near {
+        if let Some(entry) = near.floor(written, &before) {
+            return Ok((Some(entry), None));
+        }
+        let (first, to) = (near.end() - 1, written.min(near.end() + BLOCK));
+        if near.entries.last().is_some_and(&before) {
+            let next = Block::read(files, id, first, to)?;
+            if let Some(entry) = next.floor(written, &before) {
+                return Ok((Some(entry), Some(next)));
+            }
+        }
+    }
     let (mut from, mut to) = (0, written);
     let mut best = None;
     while to - from > BLOCK {
         let middle = from + (to - from) / 2;
-        let entry = read(middle, &mut [0; ENTRY_LEN])?[0];
+        let entry = entry(files, id, middle)?;
         if before(&entry) {
             best = Some(entry);
             from = middle + 1;
@@ -42,8 +80,9 @@ pub(super) fn floor(
             to = middle;
         }
     }
-    let block = read(from, &mut vec![0; (to - from) as usize * ENTRY_LEN])?;
-    Ok(floor_in(&block, &before).or(best))
+    // Entries after it too: whoever reads on will want them.
+    let block = Block::read(files, id, from, written.min(from + 2 * BLOCK))?;
+    Ok((floor_in(&block.entries, &before).or(best), Some(block)))
 }
 
 /// [`floor`] over entries in memory.

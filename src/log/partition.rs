@@ -2,6 +2,7 @@
 
 use super::epochs::Epochs;
 use super::format::Kind;
+use super::index::Block;
 use super::segment::{Segment, Times};
 use super::shared::{Removal, Shared};
 use super::tail::{Tail, TailBatch};
@@ -37,6 +38,8 @@ pub(super) struct State {
     pub size: u64,
     pub tail: Tail,
     pub cursors: Vec<Cursor>,
+    /// Where a reader that lags behind was last in an index.
+    pub near: Option<Arc<Block>>,
     /// Is in the writer's queue.
     pub queued: bool,
     /// The partition was dropped; nothing is kept any more.

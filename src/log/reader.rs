@@ -5,7 +5,7 @@
 
 use super::format::{Entry, FILE_HEADER, Kind};
 use super::hop::{Damage, Found, Hopper, verify};
-use super::index;
+use super::index::{self, Block, floor_in};
 use super::partition::{Cursor, PartitionLog, State};
 use super::{Offset, Piece, ReadError, Slice};
 use cluster::fs::File;
@@ -27,6 +27,7 @@ pub(super) struct View {
     pub indexed: u64,
     pub pending: Vec<Entry>,
     own_from: u64,
+    near: Option<Arc<Block>>,
 }
 
 impl State {
@@ -53,6 +54,7 @@ impl State {
             indexed: if segment.index_damaged { 0 } else { segment.indexed },
             pending: segment.pending.clone(),
             own_from: segment.own_from,
+            near: self.near.clone().filter(|near| near.segment == segment.base),
         })
     }
 }
@@ -75,6 +77,7 @@ impl PartitionLog {
                     break;
                 }
                 if state.tail.first().is_some_and(|first| first <= slice.next) {
+                    state.near = None;
                     if let Some((segment, position)) = state.tail.read(&mut slice, max_bytes, first_whole) {
                         let offset = slice.next;
                         let end = Cursor {
@@ -252,8 +255,16 @@ impl PartitionLog {
     /// The last index entry for which `before` holds. An index that can't be read costs time, not data.
     pub(super) fn floor(&self, view: &View, before: impl Fn(&Entry) -> bool) -> Option<Entry> {
         let id = self.file(view.base, Kind::Index);
-        match index::floor(&self.shared.files, id, view.indexed, &view.pending, before) {
-            Ok(entry) => entry,
+        if let Some(entry) = floor_in(&view.pending, &before) {
+            return Some(entry);
+        }
+        match index::floor(&self.shared.files, id, view.indexed, view.near.as_deref(), before) {
+            Ok((entry, block)) => {
+                if let Some(block) = block {
+                    self.state.lock().near = Some(Arc::new(block));
+                }
+                entry
+            }
             Err(e) => {
                 if let Some(segment) = self.state.lock().segment(view.base)
                     && !std::mem::replace(&mut segment.index_damaged, true)

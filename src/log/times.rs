@@ -72,10 +72,12 @@ impl PartitionLog {
             (segment.base, segment.indexed, segment.pending.clone())
         };
         let id = self.file(base, Kind::Index);
-        match index::floor(&self.shared.files, id, indexed, &pending, |entry| {
-            entry.offset <= offset
-        }) {
-            Ok(entry) => Ok(entry.map(|entry| entry.append_ms)),
+        let before = |entry: &Entry| entry.offset <= offset;
+        if let Some(entry) = index::floor_in(&pending, before) {
+            return Ok(Some(entry.append_ms));
+        }
+        match index::floor(&self.shared.files, id, indexed, None, before) {
+            Ok((entry, _)) => Ok(entry.map(|entry| entry.append_ms)),
             Err(_) if offset < self.log_start() => Ok(None),
             Err(e) => Err(self.index_error(base, &e)),
         }

@@ -166,6 +166,73 @@ fn a_quiet_partition_rolls_by_age_and_size() {
 }
 
 #[test]
+fn a_large_index_is_searched() {
+    const BATCHES: i64 = 2_000;
+    let fs = memory();
+    let large = LogConfig {
+        segment_bytes: 1 << 20,
+        index_interval: 1,
+        ..config("/logs")
+    };
+    let mut logs = open(&fs, &large, &[]);
+    // Batches of different sizes, three records each; timestamps in pairs, some of them late.
+    let made: Vec<StampedBatch> = (0..BATCHES)
+        .map(|n| batch(n * 3, 3, (n * 37 % 101) as usize, 1, n, n / 2 * 10 - n % 7))
+        .collect();
+    for batch in &made[..1_950] {
+        logs.partition(id(0)).append(batch.clone());
+    }
+    let at = checkpoint(&logs, &[id(0)]).unwrap();
+    for reopened in [false, true] {
+        if reopened {
+            drop(logs);
+            logs = open(&fs, &large, &at);
+        }
+        // Some entries are in the file, some not yet.
+        let log = logs.partition(id(0));
+        for batch in &made[1_950..] {
+            log.append(batch.clone());
+        }
+        let mut steps = [1usize, 13, 57, 211, 997].into_iter().cycle();
+        let mut from = 0;
+        for max in [500, 3_000, 20_000, 90_000].into_iter().cycle().take(60) {
+            from = (from + steps.next().unwrap()) % made.len();
+            let mut n = from;
+            // A few reads on from there, as a consumer would.
+            for _ in 0..4 {
+                let Some(first) = made.get(n) else { break };
+                let slice = log.read(first.base_offset + 1, max, true).unwrap();
+                let bytes = fetched(&slice);
+                let end = made
+                    .iter()
+                    .position(|b| b.base_offset == slice.next)
+                    .unwrap_or(made.len());
+                assert!(bytes == made[n..end].iter().flat_map(content).collect::<Vec<u8>>());
+                assert!(bytes.len() <= max && end > n);
+                let next = made.get(end).map_or(0, |b| content(b).len());
+                assert!(
+                    end == made.len() || bytes.len() + next > max,
+                    "{} of {max}",
+                    bytes.len()
+                );
+                n = end;
+            }
+            assert_eq!(
+                log.append_ms(made[from].last_offset).unwrap(),
+                Some(made[from].append_ms)
+            );
+            let timestamp = made[from].max_timestamp;
+            let wanted = made.iter().find(|b| b.max_timestamp >= timestamp).unwrap();
+            let found = log.batch_by_timestamp(timestamp).unwrap().unwrap();
+            assert_eq!(
+                (found.base_offset, found.append_ms),
+                (wanted.base_offset, wanted.append_ms)
+            );
+        }
+    }
+}
+
+#[test]
 fn a_batch_larger_than_a_segment_has_one_of_its_own() {
     let fs = memory();
     let logs = open(&fs, &config("/logs"), &[]);
