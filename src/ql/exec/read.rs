@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// Messages answered where no LIMIT says otherwise.
 const DEFAULT_LIMIT: u64 = 100;
+/// Bytes a reader's name may have: it is kept with every position.
+const MAX_READER: usize = 1024;
 /// How often a reader's move is tried against others of the same name.
 const MOVES: usize = 16;
 
@@ -62,6 +64,11 @@ impl Engine {
             let (found, _) = self.collect(&topic, cursors, limit, answer).await?;
             return Ok(outcome(&topic, read.partition.is_some(), found, Vec::new()));
         };
+        if consumer.is_empty() || consumer.len() > MAX_READER {
+            return Err(ErrorKind::InvalidValue(format!(
+                "a reader's name has 1 to {MAX_READER} bytes"
+            )));
+        }
         let namespace = session.namespace_id(&self.broker.catalog().view())?;
         for _ in 0..MOVES {
             let before = *answer;
