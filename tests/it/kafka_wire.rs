@@ -516,8 +516,15 @@ fn lying_batches_are_refused() {
         assert_eq!(produce_one(&mut wire, "t", bytes), (87, -1), "{what}");
     }
     assert_eq!(list_offset(&mut wire, "t", -1), (0, 0, -1));
-    let told = &produce(&mut wire, "t", &[(0, batch(1).slice(..50))])[0];
-    assert_eq!((told.error_code, told.log_start_offset), (87, 0));
+    // What is a batch, though a bad one, is answered with the log start; what is none, without.
+    let mut control = batch(1).to_vec();
+    control[22] |= 0x20;
+    let crc = batch_crc(&control);
+    control[17..21].copy_from_slice(&crc.to_be_bytes());
+    for (bytes, start) in [(control.into(), 0), (batch(1).slice(..50), -1)] {
+        let told = &produce(&mut wire, "t", &[(0, bytes)])[0];
+        assert_eq!((told.error_code, told.log_start_offset), (87, start));
+    }
     // Transactions are refused, by id and by attribute.
     let mut bytes = batch(1).to_vec();
     bytes[22] |= 0x10;
