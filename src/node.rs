@@ -381,7 +381,10 @@ fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
         walk_records: config.kafka.kafka_validate == Validate::Records,
         max_message_bytes: config.kafka.max_message_bytes,
         segment_bytes: config.storage.segment_bytes,
-        log_dir: config.path.as_deref().unwrap_or(Path::new("")).display().to_string(),
+        log_dir: config
+            .path
+            .as_ref()
+            .map_or_else(String::new, |path| path.display().to_string()),
         max_frame: config.kafka.max_request_bytes as usize,
         request_memory: config.kafka.max_inflight_bytes as usize,
         max_connections: config.kafka.max_connections,
