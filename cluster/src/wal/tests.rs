@@ -507,6 +507,30 @@ fn a_resting_group_holds_no_old_segment() {
 }
 
 #[test]
+fn a_group_copied_in_pieces_still_rests() {
+    let wal = Wal::open(Arc::new(MemoryFs::new(9)), Path::new("/wal"), small()).unwrap();
+    let (cold, hot) = (wal.group(RangeId(1)), wal.group(RangeId(2)));
+    let resting: Vec<_> = (0..40).map(|n| entry(1, n, 500)).collect();
+    let mut next = 0;
+    let mut run = |appends: u64| {
+        for _ in 0..appends {
+            append(&hot, vec![entry(2, next, 4000)]).unwrap();
+            hot.applied(next + 1);
+            hot.purge(id(2, next));
+            next += 1;
+        }
+    };
+    append(&cold, resting[..20].to_vec()).unwrap();
+    run(50);
+    append(&cold, resting[20..].to_vec()).unwrap();
+    // Its two pieces are copied by turns; once they pushed each other ever further apart.
+    run(3000);
+    assert_eq!(all(&cold), resting);
+    wal.close();
+    assert!(wal.span() <= 18 * (64 << 10), "{} bytes held", wal.span());
+}
+
+#[test]
 fn no_space_is_seen_before_the_disk_is_full() {
     let files = MemoryFs::new(7);
     let config = WalConfig {

@@ -46,6 +46,9 @@ pub(super) struct Shadow {
     pub state: State,
     /// First and last index of the group's entries in each segment; may say too much, never too little.
     pub spans: BTreeMap<u64, (u64, u64)>,
+    /// The newest segment the group itself wrote entries to, since the start; copies don't count. A group that is copied
+    /// piece by piece would else look busy for ever.
+    pub wrote: u64,
 }
 
 impl Shadow {
@@ -294,7 +297,9 @@ impl Writer {
                 let mut places = Vec::with_capacity(entries.len());
                 for entry in entries {
                     let place = self.add_entry(group, Kind::Entry, &entry)?;
-                    self.shadow(group).put(place.seq, entry.id);
+                    let shadow = self.shadow(group);
+                    shadow.put(place.seq, entry.id);
+                    shadow.wrote = place.seq;
                     places.push((entry.id.index, place));
                 }
                 self.batch.placed.push(Placed {
@@ -500,7 +505,7 @@ impl Writer {
             return Ok(());
         };
         let half = self.tail.seq - (self.tail.seq - oldest) / 2;
-        let rests = |shadow: &Shadow| shadow.spans.range(half..).next().is_none();
+        let rests = |shadow: &Shadow| shadow.wrote < half;
         let holders: Vec<_> = self
             .shadows
             .iter()
