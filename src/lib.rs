@@ -14,6 +14,7 @@
 //!
 //! Only [`node`] builds rooms. docs/architecture.md is the map.
 
+pub mod auth;
 pub mod broker;
 pub mod config;
 pub mod groups;

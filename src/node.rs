@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   folder, lock, node id -> metadata store -> write-ahead log -> system range -> catalog
-//!     -> partition logs -> broker -> data ranges -> groups -> TessariQL -> front doors -> ready
+//!     -> sign-in -> partition logs -> broker -> data ranges -> groups -> TessariQL -> front doors -> ready
 //! ```
 //!
 //! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
 
+use crate::auth::{Auth, AuthConfig};
 use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
 use crate::config::{Config, Validate};
 use crate::groups::{Coordinator, GroupConfig};
@@ -37,6 +38,7 @@ pub struct Node {
     pub id: NodeId,
     /// Its number on the Kafka wire.
     pub broker_id: BrokerId,
+    auth: Arc<Auth>,
     broker: Arc<Broker>,
     engine: Arc<Engine>,
     groups: Arc<Coordinator>,
@@ -75,6 +77,7 @@ impl Node {
         let system = host.start(SYSTEM_RANGE, Box::new(machine), true).await?;
         let catalog = Catalog::new(source, system);
         let broker_id = join(&catalog, id).await?;
+        let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
 
         let logs = Logs::open(files, log_config(config, &dir), log_checkpoints(&meta)?)?;
         let broker = Broker::start(BrokerParts {
@@ -101,6 +104,7 @@ impl Node {
         Ok(Self {
             id,
             broker_id,
+            auth,
             broker,
             engine,
             groups,
@@ -109,6 +113,11 @@ impl Node {
             ranges,
             _lock: lock,
         })
+    }
+
+    /// Signs users in. For the front doors.
+    pub fn auth(&self) -> &Arc<Auth> {
+        &self.auth
     }
 
     /// Runs TessariQL on this store.

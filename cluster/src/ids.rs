@@ -88,6 +88,10 @@ id!(
     TopicId(u64)
 );
 id!(
+    /// One declaration of a user; a user declared again under the same name has another.
+    UserId(u64)
+);
+id!(
     /// The small number a member has on the Kafka wire.
     BrokerId(i32)
 );

@@ -72,7 +72,11 @@ fn refused(error: &CatalogError) -> ResponseError {
         CatalogError::NameTaken { .. } => ResponseError::TopicAlreadyExists,
         CatalogError::Unknown { kind: Kind::Topic, .. } => ResponseError::UnknownTopicOrPartition,
         CatalogError::Unknown { .. } => ResponseError::InvalidTopicException,
-        CatalogError::StillDepended { .. } => ResponseError::InvalidRequest,
+        CatalogError::StillDepended { .. }
+        // Users and grants are not declared over Kafka.
+        | CatalogError::LastGrant { .. }
+        | CatalogError::LastOwner { .. }
+        | CatalogError::OutsideTenancy { .. } => ResponseError::InvalidRequest,
         CatalogError::BadName { .. } => ResponseError::InvalidTopicException,
         CatalogError::InvalidPartitions { .. } => ResponseError::InvalidPartitions,
         CatalogError::InvalidValue(_) => ResponseError::InvalidConfig,

@@ -212,6 +212,9 @@ pub enum ErrorKind {
     /// REVOKE of the only grant of a user.
     #[error("this is the last grant of {0}; DROP USER ends a user")]
     LastGrant(String),
+    /// A change that would leave a store with users and nobody who may do everything.
+    #[error("{0} is the last owner of the store; declare another one first")]
+    LastOwner(String),
 
     /// Surely not done; the same script may succeed when sent again.
     #[error("{0}; nothing was done, try again")]
@@ -265,7 +268,8 @@ impl ErrorKind {
             | Self::RecordExists(_)
             | Self::GroupExists(_)
             | Self::NodeTombstoned(_)
-            | Self::LastGrant(_) => Code::Conflict,
+            | Self::LastGrant(_)
+            | Self::LastOwner(_) => Code::Conflict,
             Self::Retry(_) | Self::OutcomeUnknown(_) => Code::Retry,
             Self::NotWritable | Self::Unavailable(_) => Code::Unavailable,
             Self::Internal(_) => Code::Internal,

@@ -1,8 +1,8 @@
 //! What can be declared. Encoded as JSON: declarations are rare, and unknown fields of a newer node are passed over.
 
 use super::error::CatalogError;
-use super::model::{Acknowledge, Topic};
-use crate::ids::{BrokerId, NamespaceId, NodeId, TopicId};
+use super::model::{Acknowledge, PasswordHash, Privileges, Role, Topic};
+use crate::ids::{BrokerId, NamespaceId, NodeId, TopicId, UserId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -43,6 +43,42 @@ pub enum TopicChange {
     MaxBytes(Option<u32>),
     /// Whose clock the timestamps are.
     LogAppendTime(bool),
+}
+
+/// Where a user's role is to hold, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeName {
+    /// Everywhere.
+    Store,
+    /// In one namespace.
+    Namespace(String),
+    /// In one database.
+    Database {
+        /// Its namespace.
+        namespace: String,
+        /// The database.
+        name: String,
+    },
+}
+
+/// A user that must be there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserRef {
+    /// Its name.
+    pub name: String,
+    /// Which declaration is meant: another one of this name is not it. `None` for one that the same proposal declares.
+    pub id: Option<UserId>,
+}
+
+/// One change of a user.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserChange {
+    /// Another role, where it was.
+    Role(Role),
+    /// Another password; ends what was signed in with the one before.
+    Password(PasswordHash),
 }
 
 /// A declaration. Names are identifiers, checked by the proposer and again when applied.
@@ -141,6 +177,64 @@ pub enum Command {
     AllocateProducerIds {
         /// How many.
         count: u32,
+    },
+    /// Declares a user. The first one closes the store to everybody else.
+    DefineUser {
+        /// Its name.
+        name: String,
+        /// Accept one that is there, as it is.
+        if_not_exists: bool,
+        /// Do nothing where any user is declared.
+        #[serde(default)]
+        only_first: bool,
+        /// Where the role holds.
+        scope: ScopeName,
+        /// What the user may do there.
+        role: Role,
+        /// How the user signs in.
+        hash: PasswordHash,
+    },
+    /// Changes a user.
+    AlterUser {
+        /// Who.
+        user: UserRef,
+        /// What changes.
+        change: UserChange,
+    },
+    /// Drops a user. Without the last one the store is open again.
+    DropUser {
+        /// Who.
+        user: UserRef,
+    },
+    /// Gives a user privileges on a topic within its scope.
+    Grant {
+        /// Who.
+        user: UserRef,
+        /// On what.
+        topic: TopicId,
+        /// What more is allowed.
+        privileges: Privileges,
+    },
+    /// Takes privileges on a topic from a user.
+    Revoke {
+        /// Who.
+        user: UserRef,
+        /// On what.
+        topic: TopicId,
+        /// What is allowed no longer.
+        privileges: Privileges,
+    },
+    /// A wrong password was given for a name, be there such a user or not.
+    CountWrongPassword {
+        /// The name; its first 200 bytes are kept.
+        name: String,
+        /// The proposer's clock, milliseconds since the epoch.
+        now_ms: i64,
+    },
+    /// The right password was given: wrong ones before it count no longer.
+    ForgetWrongPasswords {
+        /// The name.
+        name: String,
     },
     /// All of these or none.
     Together(Vec<Command>),

@@ -12,6 +12,7 @@ pub enum Kind {
     Namespace,
     Database,
     Topic,
+    User,
 }
 
 impl fmt::Display for Kind {
@@ -20,6 +21,7 @@ impl fmt::Display for Kind {
             Kind::Namespace => "namespace",
             Kind::Database => "database",
             Kind::Topic => "topic",
+            Kind::User => "user",
         })
     }
 }
@@ -71,6 +73,24 @@ pub enum CatalogError {
         asked: u32,
         /// Why not.
         why: String,
+    },
+    /// A revocation would leave the user without any grant.
+    #[error("this is the last grant of {name}")]
+    LastGrant {
+        /// Whose.
+        name: String,
+    },
+    /// Nobody would be left who may do everything in the store, though it has users.
+    #[error("{name} is the last owner of the store")]
+    LastOwner {
+        /// Who.
+        name: String,
+    },
+    /// A grant on a topic outside what the user is ON.
+    #[error("this lies outside what {name} may reach")]
+    OutsideTenancy {
+        /// Who.
+        name: String,
     },
     /// A value out of bounds.
     #[error("{0}")]

@@ -12,11 +12,17 @@ mod error;
 mod handle;
 mod machine;
 mod model;
+mod sign_ins;
 mod state;
+mod users;
 
-pub use command::{Command, Reply, TopicChange, TopicSpec};
+pub use command::{Command, Reply, ScopeName, TopicChange, TopicSpec, UserChange, UserRef};
 pub use error::{CatalogError, CatalogFailure, Kind};
 pub use handle::{Catalog, CatalogSource};
 pub use machine::CatalogMachine;
-pub use model::{Acknowledge, Database, Member, Namespace, RangeRow, Topic};
+pub use model::{
+    Acknowledge, Database, Member, Namespace, PasswordHash, Privileges, RangeRow, Role, Scope, Topic, User,
+    WrongPasswords,
+};
+pub use sign_ins::MAX_NAMES as MAX_SIGN_IN_NAMES;
 pub use state::{MAX_PARTITIONS, State, is_identifier};

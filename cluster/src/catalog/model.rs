@@ -1,7 +1,10 @@
 //! The rows of the catalog.
 
-use crate::ids::{BrokerId, DatabaseId, NamespaceId, NodeId, RangeId, TopicId};
+use crate::ids::{BrokerId, DatabaseId, NamespaceId, NodeId, RangeId, TopicId, UserId};
+use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// When a write is acknowledged.
@@ -101,4 +104,107 @@ pub struct Member {
     pub node: NodeId,
     /// Its number on the Kafka wire.
     pub broker: BrokerId,
+}
+
+/// Who may do what: a user of the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct User {
+    /// Name, an identifier; unique over the whole store.
+    pub name: String,
+    /// Identity of this declaration; a user declared again under the same name has another.
+    pub id: UserId,
+    /// Where the role holds.
+    pub scope: Scope,
+    /// What the user may do there.
+    pub role: Role,
+    /// How the user signs in.
+    pub hash: PasswordHash,
+    /// Grows with each change of the password; who signed in with an earlier one is signed in no longer.
+    pub credential: u64,
+    /// What was granted, by topic.
+    #[serde(default)]
+    pub grants: OrdMap<TopicId, Privileges>,
+    /// Set by the first grant and never unset: from then on the user has its grants and nothing of its role, also when
+    /// the topics it was granted are dropped.
+    #[serde(default)]
+    pub granted: bool,
+}
+
+impl User {
+    /// Whether the user may do everything in the whole store.
+    pub fn owns_store(&self) -> bool {
+        self.scope == Scope::Store && self.role == Role::Owner && !self.granted
+    }
+}
+
+/// Where a user's role holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Everywhere.
+    Store,
+    /// In one namespace.
+    Namespace(NamespaceId),
+    /// In one database.
+    Database(DatabaseId),
+}
+
+/// What a user may do; each may do what the one before may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Reads.
+    Viewer,
+    /// Writes and declares, too.
+    Editor,
+    /// Decides about users, too, and in the store about its members.
+    Owner,
+}
+
+/// What a grant allows on its topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Privileges {
+    /// Reading.
+    pub read: bool,
+    /// Writing.
+    pub write: bool,
+}
+
+impl Privileges {
+    /// Whether nothing is allowed.
+    pub fn is_empty(self) -> bool {
+        !self.read && !self.write
+    }
+}
+
+/// A password's hash in PHC form. Nothing of it is shown by `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PasswordHash(Arc<str>);
+
+impl PasswordHash {
+    /// Takes a hash as it is; whoever proposes it has checked it.
+    pub fn new(phc: impl Into<Arc<str>>) -> Self {
+        Self(phc.into())
+    }
+
+    /// The hash.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("********")
+    }
+}
+
+/// Wrong passwords given for a name since the last right one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongPasswords {
+    /// How many.
+    pub count: u32,
+    /// When the last one was given, milliseconds since the epoch.
+    pub last_ms: i64,
 }

@@ -2,7 +2,8 @@
 
 use super::command::{Command, Reply, TopicChange, TopicSpec};
 use super::error::{CatalogError, Kind};
-use super::model::{Acknowledge, Database, Member, Namespace, RangeRow, Topic};
+use super::model::{Acknowledge, Database, Member, Namespace, RangeRow, Scope, Topic, User};
+use super::sign_ins::SignIns;
 use crate::ids::{BrokerId, DatabaseId, NamespaceId, NodeId, RangeId, TopicId};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -28,19 +29,23 @@ pub struct State {
     topics_by_uuid: OrdMap<Uuid, Arc<Topic>>,
     ranges: OrdMap<RangeId, Arc<RangeRow>>,
     groups: OrdMap<String, NamespaceId>,
-    next: Next,
+    pub(super) users: OrdMap<String, Arc<User>>,
+    pub(super) sign_ins: SignIns,
+    pub(super) next: Next,
     version: u64,
 }
 
 /// The next number of each kind of identity; numbers are never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Next {
+#[serde(default)]
+pub(super) struct Next {
     namespace: u32,
     database: u32,
     topic: u64,
     broker: i32,
     range: u32,
     producer_id: i64,
+    pub(super) user: u64,
 }
 
 impl Default for Next {
@@ -52,6 +57,7 @@ impl Default for Next {
             broker: 1,
             range: 1,
             producer_id: 1000,
+            user: 1,
         }
     }
 }
@@ -67,6 +73,10 @@ pub(super) struct Rows {
     topics: Vec<Arc<Topic>>,
     ranges: Vec<Arc<RangeRow>>,
     groups: Vec<(String, NamespaceId)>,
+    #[serde(default)]
+    users: Vec<Arc<User>>,
+    #[serde(default)]
+    sign_ins: SignIns,
     next: Next,
     version: u64,
 }
@@ -81,6 +91,8 @@ impl From<&State> for Rows {
             topics: s.topics.values().cloned().collect(),
             ranges: s.ranges.values().cloned().collect(),
             groups: s.groups.iter().map(|(k, v)| (k.clone(), *v)).collect(),
+            users: s.users.values().cloned().collect(),
+            sign_ins: s.sign_ins.clone(),
             next: s.next,
             version: s.version,
         }
@@ -107,6 +119,8 @@ impl From<Rows> for State {
                 .collect(),
             ranges: r.ranges.into_iter().map(|g| (g.id, g)).collect(),
             groups: r.groups.into_iter().collect(),
+            users: r.users.into_iter().map(|u| (u.name.clone(), u)).collect(),
+            sign_ins: r.sign_ins,
             next: r.next,
             version: r.version,
         }
@@ -223,6 +237,7 @@ impl State {
     pub fn apply(&mut self, command: Command) -> Result<Reply, CatalogError> {
         let mut next = self.clone();
         let reply = next.fold(command)?;
+        next.keeps_an_owner(self)?;
         next.version += 1;
         *self = next;
         Ok(reply)
@@ -288,6 +303,37 @@ impl State {
                     .ok_or_else(|| CatalogError::InvalidValue("no producer ids are left".into()))?;
                 Ok(Reply::ProducerIds(first))
             }
+            Command::DefineUser {
+                name,
+                if_not_exists,
+                only_first,
+                scope,
+                role,
+                hash,
+            } => match only_first && !self.users.is_empty() {
+                true => Ok(Reply::Done),
+                false => self.define_user(name, if_not_exists, &scope, role, hash),
+            },
+            Command::AlterUser { user, change } => self.alter_user(&user, change),
+            Command::DropUser { user } => self.drop_user(&user),
+            Command::Grant {
+                user,
+                topic,
+                privileges,
+            } => self.grant(&user, topic, privileges),
+            Command::Revoke {
+                user,
+                topic,
+                privileges,
+            } => self.revoke(&user, topic, privileges),
+            Command::CountWrongPassword { name, now_ms } => {
+                self.sign_ins.count(&name, now_ms);
+                Ok(Reply::Done)
+            }
+            Command::ForgetWrongPasswords { name } => {
+                self.sign_ins.forget(&name);
+                Ok(Reply::Done)
+            }
             Command::Together(commands) => commands
                 .into_iter()
                 .map(|c| self.fold(c))
@@ -306,7 +352,7 @@ impl State {
         broker
     }
 
-    fn find_namespace(&self, name: &str) -> Result<&Arc<Namespace>, CatalogError> {
+    pub(super) fn find_namespace(&self, name: &str) -> Result<&Arc<Namespace>, CatalogError> {
         self.namespaces.get(name).ok_or_else(|| unknown(Kind::Namespace, name))
     }
 
@@ -381,6 +427,12 @@ impl State {
             Kind::Database,
             self.databases(row.id).map(|d| &d.name),
         )?;
+        still_depended(
+            Kind::Namespace,
+            &name,
+            Kind::User,
+            self.users_on(Scope::Namespace(row.id)),
+        )?;
         self.namespaces.remove(&name);
         self.change_range(row.home, |r| r.homes = r.homes.saturating_sub(1));
         self.groups = self
@@ -417,6 +469,12 @@ impl State {
             &key.1,
             Kind::Topic,
             self.topics_in(row.id).map(|t| &t.name),
+        )?;
+        still_depended(
+            Kind::Database,
+            &key.1,
+            Kind::User,
+            self.users_on(Scope::Database(row.id)),
         )?;
         self.databases.remove(&key);
         Ok(Reply::Done)
@@ -520,6 +578,7 @@ impl State {
             .ok_or_else(|| unknown(Kind::Topic, &id.to_string()))?;
         self.topics_by_uuid.remove(&topic.uuid);
         self.topics.remove(&(topic.database, topic.name.clone()));
+        self.drop_grants(topic.id);
         for range in &topic.partitions {
             self.change_range(*range, |r| r.partitions = r.partitions.saturating_sub(1));
         }
@@ -527,14 +586,14 @@ impl State {
     }
 }
 
-fn unknown(kind: Kind, name: &str) -> CatalogError {
+pub(super) fn unknown(kind: Kind, name: &str) -> CatalogError {
     CatalogError::Unknown {
         kind,
         name: name.to_owned(),
     }
 }
 
-fn already(kind: Kind, name: String, if_not_exists: bool) -> Result<Reply, CatalogError> {
+pub(super) fn already(kind: Kind, name: String, if_not_exists: bool) -> Result<Reply, CatalogError> {
     if if_not_exists {
         Ok(Reply::Done)
     } else {
@@ -542,7 +601,7 @@ fn already(kind: Kind, name: String, if_not_exists: bool) -> Result<Reply, Catal
     }
 }
 
-fn check_name(name: &str) -> Result<(), CatalogError> {
+pub(super) fn check_name(name: &str) -> Result<(), CatalogError> {
     if is_identifier(name) {
         Ok(())
     } else {

@@ -10,6 +10,7 @@ fn what(kind: Kind) -> &'static str {
         Kind::Namespace => "the namespace",
         Kind::Database => "the database",
         Kind::Topic => "the topic",
+        Kind::User => "the user",
     }
 }
 
@@ -21,6 +22,8 @@ fn inside(kind: Kind, count: usize) -> &'static str {
         (Kind::Database, _) => "databases",
         (Kind::Topic, 1) => "topic",
         (Kind::Topic, _) => "topics",
+        (Kind::User, 1) => "user",
+        (Kind::User, _) => "users",
     }
 }
 
@@ -42,6 +45,9 @@ impl From<CatalogError> for ErrorKind {
                 inside: inside(within, count),
                 first,
             },
+            CatalogError::LastGrant { name } => Self::LastGrant(name),
+            CatalogError::LastOwner { name } => Self::LastOwner(name),
+            CatalogError::OutsideTenancy { name } => Self::OutsideTenancy(name),
             CatalogError::BadName { .. } | CatalogError::InvalidPartitions { .. } | CatalogError::InvalidValue(_) => {
                 Self::InvalidValue(error.to_string())
             }
