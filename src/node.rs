@@ -21,7 +21,7 @@ use cluster::catalog::{Catalog, CatalogMachine, Command, Reply};
 use cluster::fs::{self, Disk, FileSystem};
 use cluster::ids::{BrokerId, NodeId, RangeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
-use cluster::raft::{HostConfig, RangeHost};
+use cluster::raft::{HostConfig, RangeHost, Start};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Node {
 
         let machine = CatalogMachine::open(meta.clone())?;
         let source = machine.source();
-        let system = host.start(SYSTEM_RANGE, Box::new(machine), true).await?;
+        let system = host.start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap).await?;
         let catalog = Catalog::new(source, system);
         let broker_id = join(&catalog, id).await?;
         let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
@@ -342,7 +342,7 @@ async fn start_ranges(host: &RangeHost, broker: &Broker, id: NodeId) -> anyhow::
 
 async fn start_range(host: &RangeHost, broker: &Broker, id: RangeId) -> anyhow::Result<()> {
     let machine = broker.machine(id)?;
-    let range = host.start(id, Box::new(machine), true).await?;
+    let range = host.start(id, Box::new(machine), Start::Bootstrap).await?;
     broker.add_range(id, range);
     Ok(())
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use cluster::fs::{Disk, File, FileSystem};
 use cluster::ids::{NodeId, RangeId};
 use cluster::machine::{At, CheckpointJob, Machine, Payload};
-use cluster::raft::{HostConfig, RangeHost};
+use cluster::raft::{HostConfig, RangeHost, Start};
 use cluster::wal::{Body, Entry, Group, LogId, Wal, WalConfig};
 use std::io::IoSlice;
 use std::path::Path;
@@ -111,6 +111,14 @@ impl Log {
 struct Nothing;
 
 impl Machine for Nothing {
+    fn snapshot(&mut self) -> std::io::Result<Bytes> {
+        Ok(Bytes::new())
+    }
+
+    fn install(&mut self, _snapshot: Bytes, marker: Vec<u8>) -> std::io::Result<CheckpointJob> {
+        Ok(self.checkpoint(marker))
+    }
+
     fn apply(&mut self, _at: At, _command: Payload) -> Bytes {
         Bytes::new()
     }
@@ -188,7 +196,7 @@ fn small(dir: &Path, appended: &mut Raw, overwritten: &mut Raw, log: &mut Log) {
         ))
         .expect("host");
     let range = runtime
-        .block_on(host.start(RangeId(1), Box::new(Nothing), true))
+        .block_on(host.start(RangeId(1), Box::new(Nothing), Start::Bootstrap))
         .expect("range");
     let entry = Bytes::from(vec![1; 4 << 10]);
     let command = || Payload {
@@ -264,7 +272,7 @@ fn usage() -> (u64, u64) {
 fn idle(runtime: &tokio::runtime::Runtime, host: &RangeHost) {
     for id in 2..4 {
         runtime
-            .block_on(host.start(RangeId(id), Box::new(Nothing), true))
+            .block_on(host.start(RangeId(id), Box::new(Nothing), Start::Bootstrap))
             .expect("range");
     }
     let (before, _) = usage();

@@ -19,6 +19,7 @@
 //! * [`machine`]: what a range's log folds into (a port, filled by the broker and by the catalog).
 //! * [`raft`]: Raft for the node's ranges; [`raft::RangeHost`] opens the log and starts them.
 //! * [`range`]: one Raft group: submit commands, watch leadership.
+//! * [`peer`]: gRPC over mutual TLS between the nodes of a store.
 //! * [`meta`]: the node's metadata store, durable at checkpoints.
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
 
@@ -27,6 +28,7 @@ pub mod fs;
 pub mod ids;
 pub mod machine;
 pub mod meta;
+pub mod peer;
 pub mod raft;
 pub mod range;
 pub mod wal;

@@ -84,6 +84,15 @@ pub trait Machine: Send + 'static {
     /// blocking thread while applies go on.
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob;
 
+    /// All that the commands applied so far have folded into, in an encoding with a version, for another member to begin
+    /// from; without bulk data, which a member fetches by itself. Called between applies; must be quick.
+    fn snapshot(&mut self) -> io::Result<Bytes>;
+
+    /// Replaces the state by that of another member's snapshot. The job makes it durable, all or nothing, along with
+    /// `marker`; nothing is applied until it is done. An error, or a crash before the job is done, leaves what the last
+    /// checkpoint says.
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>) -> io::Result<CheckpointJob>;
+
     /// Bytes of commands applied since the last checkpoint was taken that a replay would have to redo; used only to
     /// pace checkpoints. The default is for machines with small state.
     fn dirty_bytes(&self) -> u64 {

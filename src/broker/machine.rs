@@ -24,6 +24,7 @@ use cluster::meta::{MetaError, MetaStore};
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -335,6 +336,14 @@ impl Machine for PartitionMachine {
 
     fn recovered(&self) -> Option<Vec<u8>> {
         self.marker.clone()
+    }
+
+    fn snapshot(&mut self) -> io::Result<Bytes> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn install(&mut self, _snapshot: Bytes, _marker: Vec<u8>) -> io::Result<CheckpointJob> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob {

@@ -7,6 +7,7 @@ use crate::machine::{At, CheckpointJob, Machine, Payload};
 use crate::meta::{Change, MetaError, MetaStore};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -31,9 +32,18 @@ pub struct CatalogMachine {
     shared: Arc<Shared>,
     meta: Arc<MetaStore>,
     marker: Option<Vec<u8>>,
-    /// The version last made durable: an unchanged catalog is not written again.
-    stored: u64,
+    /// The version last made durable, where known: an unchanged catalog is not written again.
+    stored: Option<u64>,
 }
+
+/// A snapshot of the catalog, as JSON.
+#[derive(Serialize, Deserialize)]
+struct Picture {
+    version: u32,
+    rows: Rows,
+}
+
+const PICTURE: u32 = 1;
 
 impl CatalogMachine {
     /// Reads the last checkpoint from `meta`.
@@ -49,7 +59,7 @@ impl CatalogMachine {
             stop: CancellationToken::new(),
         });
         Ok(Self {
-            stored: state.version(),
+            stored: Some(state.version()),
             state,
             shared,
             meta,
@@ -89,10 +99,31 @@ impl Machine for CatalogMachine {
         self.marker.clone()
     }
 
+    fn snapshot(&mut self) -> io::Result<Bytes> {
+        let picture = Picture {
+            version: PICTURE,
+            rows: Rows::from(&self.state),
+        };
+        Ok(serde_json::to_vec(&picture)?.into())
+    }
+
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>) -> io::Result<CheckpointJob> {
+        let picture: Picture = serde_json::from_slice(&snapshot)?;
+        if picture.version != PICTURE {
+            let what = format!("a catalog snapshot of version {}", picture.version);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        self.state = State::from(picture.rows);
+        self.shared.view.store(Arc::new(self.state.clone()));
+        // Versions of another member's catalog tell nothing of what is stored here.
+        self.stored = None;
+        Ok(self.checkpoint(marker))
+    }
+
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob {
         let (meta, stop) = (self.meta.clone(), self.shared.stop.clone());
-        let state = (self.stored != self.state.version()).then(|| self.state.clone());
-        self.stored = self.state.version();
+        let state = (self.stored != Some(self.state.version())).then(|| self.state.clone());
+        self.stored = Some(self.state.version());
         Box::new(move || {
             let mut changes = vec![Change::put(TABLE, MARKER, marker)];
             if let Some(state) = state {

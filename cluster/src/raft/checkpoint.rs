@@ -1,9 +1,10 @@
 //! When a range's machine takes a checkpoint: after so many bytes, or so long after the first change.
 
 use super::Raft;
-use crate::wal::{self, Wal};
+use crate::wal::{self, Group, Wal};
+use openraft::async_runtime::watch::WatchReceiver;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -17,7 +18,8 @@ pub(crate) struct Progress {
     full: AtomicBool,
     on_dirty: Notify,
     on_full: Notify,
-    done: watch::Sender<u64>,
+    /// How many checkpoints were done, and the last index the last one covers.
+    done: watch::Sender<(u64, Option<u64>)>,
     /// Term of the last applied entry.
     term: watch::Sender<Option<u64>>,
     /// Ends the node's writes.
@@ -33,7 +35,7 @@ impl Progress {
             full: AtomicBool::new(false),
             on_dirty: Notify::new(),
             on_full: Notify::new(),
-            done: watch::Sender::new(0),
+            done: watch::Sender::new((0, None)),
             term: watch::Sender::new(None),
             fatal,
         }
@@ -61,8 +63,8 @@ impl Progress {
         self.dirty.store(false, Ordering::Release);
     }
 
-    pub fn done(&self) {
-        self.done.send_modify(|count| *count += 1);
+    pub fn done(&self, index: Option<u64>) {
+        self.done.send_modify(|done| *done = (done.0 + 1, index));
     }
 
     pub fn broke(&self, why: &str) {
@@ -91,10 +93,14 @@ pub(super) struct Pace {
     pub span: u64,
     pub pressure: Arc<Notify>,
     pub wal: Arc<Wal>,
+    /// Bytes of log that all ranges together keep, once a checkpoint covers them, for members that are behind.
+    pub keep: u64,
+    /// Ranges that run.
+    pub ranges: Arc<AtomicUsize>,
 }
 
 /// Takes a range's checkpoints, until dropped or the range stops. Nothing runs while the range is unchanged.
-pub(super) async fn run(raft: Raft, progress: Arc<Progress>, pace: Pace) {
+pub(super) async fn run(raft: Raft, group: Group, progress: Arc<Progress>, pace: Pace) {
     loop {
         progress.on_dirty.notified().await;
         tokio::select! {
@@ -102,7 +108,7 @@ pub(super) async fn run(raft: Raft, progress: Arc<Progress>, pace: Pace) {
             () = progress.on_full.notified() => {}
             () = pace.pressure.notified() => {}
         }
-        if take(&raft, &progress).await.is_none() {
+        if checkpoint(&raft, &group, &progress, &pace).await.is_none() {
             return;
         }
         if pace.wal.span() > pace.span {
@@ -111,13 +117,52 @@ pub(super) async fn run(raft: Raft, progress: Arc<Progress>, pace: Pace) {
     }
 }
 
-/// Takes one checkpoint and waits until it is durable; `None` when the range has stopped.
-pub(super) async fn take(raft: &Raft, progress: &Progress) -> Option<()> {
+/// Takes one checkpoint, waits until it is durable and drops the log it makes needless; `None` when the range has stopped.
+pub(super) async fn checkpoint(raft: &Raft, group: &Group, progress: &Progress, pace: &Pace) -> Option<()> {
     let mut done = progress.done.subscribe();
     let mut fatal = progress.fatal.subscribe();
     raft.trigger().snapshot().await.ok()?;
     tokio::select! {
-        changed = done.changed() => changed.ok(),
-        _ = fatal.wait_for(Option::is_some) => None,
+        changed = done.changed() => changed.ok()?,
+        _ = fatal.wait_for(Option::is_some) => return None,
     }
+    let Some(index) = done.borrow_and_update().1 else {
+        return Some(());
+    };
+    // Raft drops only what it knows to be covered, and hears of the checkpoint a little later.
+    let mut metrics = raft.data_metrics();
+    while metrics.borrow_and_update().snapshot.map(|last| last.index) < Some(index) {
+        tokio::select! {
+            changed = metrics.changed() => changed.ok()?,
+            _ = fatal.wait_for(Option::is_some) => return None,
+        }
+    }
+    let keep = pace.keep / pace.ranges.load(Ordering::Relaxed).max(1) as u64;
+    let upto = needless(raft, group, keep)?.min(index);
+    raft.trigger().purge_log(upto).await.ok()
+}
+
+/// The last index nobody needs any more, were it covered by a checkpoint: what all members hold, and what lies more than
+/// `keep` bytes back. `None` where there is nothing.
+fn needless(raft: &Raft, group: &Group, keep: u64) -> Option<u64> {
+    let members = raft.server_metrics().borrow_watched().membership_config.clone();
+    let me = *raft.node_id();
+    let mut others = members
+        .nodes()
+        .map(|(node, _)| *node)
+        .filter(|node| *node != me)
+        .peekable();
+    if others.peek().is_none() {
+        return Some(u64::MAX);
+    }
+    let held_by_all = raft
+        .data_metrics()
+        .borrow_watched()
+        .replication
+        .as_ref()
+        .and_then(|replication| {
+            let held = others.map(|node| replication.get(&node).copied().flatten().map(|last| last.index));
+            held.min().flatten()
+        });
+    held_by_all.max(group.first_of_last(keep).checked_sub(1))
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `Machine::applied` is called after this many commands at the latest while a long run is applied.
 const RUN: usize = 1024;
@@ -27,6 +28,14 @@ struct Marker {
 
 const MARKER_VERSION: u32 = 1;
 
+fn marker(meta: &SnapshotMeta) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&Marker {
+        version: MARKER_VERSION,
+        applied: meta.last_log_id,
+        membership: meta.last_membership.clone(),
+    })?)
+}
+
 /// A machine, and how far it has folded its range's log.
 pub(crate) struct Fold {
     /// Reached by `&mut` alone; the lock is never taken.
@@ -37,6 +46,11 @@ pub(crate) struct Fold {
     /// The last durable checkpoint.
     checkpoint: Arc<Mutex<Option<SnapshotMeta>>>,
     progress: Arc<Progress>,
+    /// How many snapshots were installed. Who writes a checkpoint holds it, so that none of before an installation is
+    /// written after it.
+    installed: Arc<tokio::sync::Mutex<u64>>,
+    /// Set once Raft has started. Before, it asks for the snapshot's place only.
+    started: Arc<AtomicBool>,
     /// A machine that panicked is in no state to go on.
     broken: bool,
 }
@@ -72,8 +86,25 @@ impl Fold {
                 .unwrap_or_default(),
             checkpoint: Arc::new(Mutex::new(meta)),
             progress,
+            installed: Arc::default(),
+            started: Arc::default(),
             broken: false,
         })
+    }
+
+    /// To be set once Raft has started.
+    pub fn started(&self) -> Arc<AtomicBool> {
+        self.started.clone()
+    }
+
+    /// What is folded, and the marker that says so.
+    fn mark(&self) -> io::Result<(SnapshotMeta, Vec<u8>)> {
+        let meta = SnapshotMeta {
+            last_log_id: self.applied,
+            last_membership: self.membership.clone(),
+        };
+        let marker = marker(&meta)?;
+        Ok((meta, marker))
     }
 
     fn fold(&mut self, entry: Entry) -> io::Result<Bytes> {
@@ -127,8 +158,8 @@ impl Fold {
 }
 
 impl RaftStateMachine<Types> for Fold {
-    /// Data travels by its own way; a snapshot is a checkpoint's mark.
-    type SnapshotData = ();
+    /// Positions and folds. Data travels by its own way.
+    type SnapshotData = Bytes;
     type SnapshotBuilder = Checkpointer;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -155,62 +186,101 @@ impl RaftStateMachine<Types> for Fold {
     }
 
     async fn get_snapshot_builder(&mut self) -> Checkpointer {
-        let marker = Marker {
-            version: MARKER_VERSION,
-            applied: self.applied,
-            membership: self.membership.clone(),
+        let (meta, job) = match self.mark() {
+            Ok((meta, marker)) => (meta, self.guarded(|machine| machine.checkpoint(marker))),
+            Err(error) => (SnapshotMeta::default(), Err(error)),
         };
-        let job = serde_json::to_vec(&marker)
-            .map_err(io::Error::from)
-            .and_then(|marker| self.guarded(|machine| machine.checkpoint(marker)));
         self.progress.begun();
+        let epoch = *self.installed.lock().await;
         Checkpointer {
             job: Mutex::new(Some(job)),
-            meta: SnapshotMeta {
-                last_log_id: self.applied,
-                last_membership: self.membership.clone(),
-            },
+            meta,
+            epoch,
+            installed: self.installed.clone(),
             checkpoint: self.checkpoint.clone(),
             progress: self.progress.clone(),
         }
     }
 
-    async fn install_snapshot(&mut self, _meta: &SnapshotMeta, _snapshot: ()) -> io::Result<()> {
-        Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "a range is not filled from another member's snapshot",
-        ))
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Bytes) -> io::Result<()> {
+        let marker = marker(meta)?;
+        let size = snapshot.len();
+        let installed = self.installed.clone();
+        let mut installed = installed.lock().await;
+        *installed += 1;
+        let job = self.guarded(|machine| machine.install(snapshot, marker)).flatten();
+        let done = match job {
+            Ok(job) => run(job).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            tracing::error!(%error, "a snapshot could not be put to use");
+            self.progress
+                .broke(&format!("a snapshot could not be put to use: {error}"));
+            return Err(error);
+        }
+        self.applied = meta.last_log_id;
+        self.membership = meta.last_membership.clone();
+        *self.checkpoint.lock() = Some(meta.clone());
+        tracing::info!(applied = ?self.applied, bytes = size, "a snapshot of another member is in use");
+        self.progress.begun();
+        self.finish(&mut Vec::new())
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<openraft::alias::SnapshotOf<Types, ()>>> {
-        Ok(self
-            .checkpoint
-            .lock()
-            .clone()
-            .map(|meta| Snapshot { meta, snapshot: () }))
+    /// The state as it is now, which is never behind what was purged from the log.
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<openraft::alias::SnapshotOf<Types, Bytes>>> {
+        let Some(meta) = self.checkpoint.lock().clone() else {
+            return Ok(None);
+        };
+        if !self.started.load(Ordering::Acquire) {
+            let snapshot = Bytes::new();
+            return Ok(Some(Snapshot { meta, snapshot }));
+        }
+        let snapshot = self.guarded(|machine| machine.snapshot()).flatten()?;
+        let (meta, _) = self.mark()?;
+        Ok(Some(Snapshot { meta, snapshot }))
     }
+}
+
+/// Runs a machine's job on a thread that may block.
+async fn run(job: CheckpointJob) -> io::Result<()> {
+    tokio::task::spawn_blocking(job)
+        .await
+        .map_err(io::Error::other)
+        .flatten()
 }
 
 /// One checkpoint: a job of the machine, run aside while applies go on.
 pub(crate) struct Checkpointer {
     job: Mutex<Option<io::Result<CheckpointJob>>>,
     meta: SnapshotMeta,
+    /// How many snapshots had been installed when it was taken.
+    epoch: u64,
+    installed: Arc<tokio::sync::Mutex<u64>>,
     checkpoint: Arc<Mutex<Option<SnapshotMeta>>>,
     progress: Arc<Progress>,
 }
 
 impl RaftSnapshotBuilder<Types> for Checkpointer {
-    type SnapshotData = ();
+    type SnapshotData = Bytes;
 
-    async fn build_snapshot(&mut self) -> io::Result<openraft::alias::SnapshotOf<Types, ()>> {
+    /// The answer carries no bytes: Raft asks for the current snapshot when it needs one.
+    async fn build_snapshot(&mut self) -> io::Result<openraft::alias::SnapshotOf<Types, Bytes>> {
         let Some(job) = self.job.get_mut().take() else {
             return Err(io::Error::other("a checkpoint is taken once"));
         };
+        let installed = self.installed.lock().await;
+        if *installed != self.epoch {
+            // What it would say is older than what is on disk since.
+            let now = self.checkpoint.lock().clone().unwrap_or_default();
+            self.progress.done(now.last_log_id.map(|last| last.index));
+            return Ok(Snapshot {
+                meta: now,
+                snapshot: Bytes::new(),
+            });
+        }
         let done = match job {
-            Ok(job) => tokio::task::spawn_blocking(job)
-                .await
-                .map_err(io::Error::other)
-                .flatten(),
+            Ok(job) => run(job).await,
             Err(error) => Err(error),
         };
         if let Err(error) = done {
@@ -218,11 +288,12 @@ impl RaftSnapshotBuilder<Types> for Checkpointer {
             self.progress.broke(&format!("a checkpoint failed: {error}"));
             return Err(error);
         }
+        let index = self.meta.last_log_id.map(|last| last.index);
         *self.checkpoint.lock() = Some(self.meta.clone());
-        self.progress.done();
+        self.progress.done(index);
         Ok(Snapshot {
             meta: self.meta.clone(),
-            snapshot: (),
+            snapshot: Bytes::new(),
         })
     }
 }

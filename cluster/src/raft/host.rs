@@ -1,13 +1,14 @@
 //! The ranges of a node: opens the log, starts ranges, stops them.
 
 use super::checkpoint::{self, Pace, Progress};
-use super::network::NoPeers;
+use super::net::{Network, Replicas, Service};
 use super::{Fold, Raft, store::Store};
 use crate::fs::FileSystem;
 use crate::ids::{NodeId, RangeId};
 use crate::machine::Machine;
+use crate::peer::{LeadershipFeed, PeerServer, Peers, RangeNews};
 use crate::range::{Leadership, Range};
-use crate::wal::{self, Wal, WalConfig};
+use crate::wal::{self, Group, Wal, WalConfig};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
@@ -15,8 +16,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 
 /// Settings of all ranges of a node.
@@ -34,6 +37,9 @@ pub struct HostConfig {
     pub checkpoint_interval: Duration,
     /// Bytes the log may span before every range is asked for a checkpoint. Default 512 MiB.
     pub log_span: u64,
+    /// Bytes of log that all ranges together keep, though checkpoints cover them, for members that are behind; who is
+    /// further behind begins from a snapshot. Ranges without other members keep nothing. Default 256 MiB.
+    pub keep_bytes: u64,
     /// Bytes of commands one range holds that were submitted and not yet answered. Default 64 MiB.
     pub in_flight_bytes: usize,
 }
@@ -47,6 +53,7 @@ impl Default for HostConfig {
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             log_span: 512 << 20,
+            keep_bytes: 256 << 20,
             in_flight_bytes: 64 << 20,
         }
     }
@@ -86,19 +93,33 @@ pub struct RangeHost {
     inner: Arc<Inner>,
 }
 
+/// How a range is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Made where the log has nothing of it, with this node as its only member.
+    Bootstrap,
+    /// Only where the log has something of it.
+    Restart,
+    /// Where the log has nothing of it, it waits, empty, for a leader to take this node in.
+    Join,
+}
+
 struct Inner {
     node: NodeId,
     config: HostConfig,
     raft: Arc<Config>,
+    network: Network,
+    feed: LeadershipFeed,
     pace: Pace,
     fatal: watch::Sender<Option<Arc<str>>>,
-    running: Mutex<BTreeMap<RangeId, Running>>,
-    watcher: AbortHandle,
+    running: Arc<Mutex<BTreeMap<RangeId, Running>>>,
+    watchers: Vec<AbortHandle>,
 }
 
-struct Running {
-    range: Range,
-    raft: Raft,
+pub(super) struct Running {
+    pub range: Range,
+    pub raft: Raft,
+    pub group: Group,
     tasks: [AbortHandle; 2],
 }
 
@@ -112,17 +133,34 @@ impl Drop for Running {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.watcher.abort();
+        self.watchers.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Replicas for Mutex<BTreeMap<RangeId, Running>> {
+    fn replica(&self, range: RangeId) -> Option<Raft> {
+        self.lock().get(&range).map(|running| running.raft.clone())
     }
 }
 
 impl RangeHost {
-    /// Opens the write-ahead log in `dir` and recovers what it has of all ranges.
+    /// Opens the write-ahead log in `dir` and recovers what it has of all ranges. The node reaches no other.
     pub async fn open(
         files: Arc<dyn FileSystem>,
         dir: &Path,
         node: NodeId,
         config: HostConfig,
+    ) -> Result<Self, HostError> {
+        Self::open_among(files, dir, node, config, None).await
+    }
+
+    /// The same, for a node that reaches others.
+    pub async fn open_among(
+        files: Arc<dyn FileSystem>,
+        dir: &Path,
+        node: NodeId,
+        config: HostConfig,
+        peers: Option<Peers>,
     ) -> Result<Self, HostError> {
         let raft = raft_config(&config)?;
         let (dir, sizes) = (dir.to_path_buf(), config.wal.clone());
@@ -141,22 +179,42 @@ impl RangeHost {
                 }
             })
         };
+        let running = Arc::<Mutex<BTreeMap<RangeId, Running>>>::default();
+        let mut watchers = vec![watcher.abort_handle()];
+        if let Some(peers) = &peers {
+            let greet = greet_returned(peers.returned(), running.clone());
+            watchers.push(tokio::spawn(greet).abort_handle());
+        }
         Ok(Self {
             inner: Arc::new(Inner {
                 node,
                 raft: Arc::new(raft),
+                network: Network::new(peers),
+                feed: LeadershipFeed::default(),
                 pace: Pace {
                     interval: config.checkpoint_interval,
-                    span: config.log_span,
+                    span: config.log_span + config.keep_bytes,
                     pressure: Arc::new(Notify::new()),
                     wal: Arc::new(wal),
+                    keep: config.keep_bytes,
+                    ranges: Arc::new(AtomicUsize::new(0)),
                 },
                 config,
                 fatal,
-                running: Mutex::default(),
-                watcher: watcher.abort_handle(),
+                running,
+                watchers,
             }),
         })
+    }
+
+    /// Lets peers reach this node's ranges.
+    pub fn serve(&self, server: PeerServer) -> PeerServer {
+        server.with(Service::server(self.inner.running.clone()))
+    }
+
+    /// Who leads this node's ranges, for peers to watch.
+    pub fn feed(&self) -> LeadershipFeed {
+        self.inner.feed.clone()
     }
 
     /// Ranges the log has something of.
@@ -169,10 +227,22 @@ impl RangeHost {
         self.inner.running.lock().get(&id).map(|running| running.range.clone())
     }
 
-    /// Starts a range over its machine. With `bootstrap`, a range the log has nothing of is made, with this node as its
-    /// only voter. The log behind the machine's last checkpoint is folded again; where this node is the only voter it
-    /// leads, and has folded all of it, when this returns.
-    pub async fn start(&self, id: RangeId, machine: Box<dyn Machine>, bootstrap: bool) -> Result<Range, HostError> {
+    pub(super) fn with_running<T>(&self, id: RangeId, look: impl FnOnce(&Running) -> T) -> Option<T> {
+        self.inner.running.lock().get(&id).map(look)
+    }
+
+    pub(super) fn node(&self) -> NodeId {
+        self.inner.node
+    }
+
+    pub(super) fn config(&self) -> &HostConfig {
+        &self.inner.config
+    }
+
+    /// Starts a range over its machine. The log behind the machine's last checkpoint is folded again; where this node is
+    /// the only voter it leads, and has folded all of it, when this returns. Elsewhere, what is known to be committed is
+    /// folded, and the rest as the leader says.
+    pub async fn start(&self, id: RangeId, machine: Box<dyn Machine>, how: Start) -> Result<Range, HostError> {
         let inner = &*self.inner;
         let failed = |why: String| HostError::Raft { range: id, why };
         if self.range(id).is_some() {
@@ -181,15 +251,18 @@ impl RangeHost {
         let group = inner.pace.wal.group(id);
         let state = group.state();
         let fresh = state.vote.is_none() && state.last.is_none();
-        if fresh && !bootstrap {
+        if fresh && how == Start::Restart {
             return Err(HostError::Missing(id));
         }
         let progress = Arc::new(Progress::new(inner.config.checkpoint_bytes, inner.fatal.clone()));
         let fold = Fold::new(machine, group.clone(), progress.clone())?;
-        let raft = Raft::new(inner.node, inner.raft.clone(), NoPeers, Store::new(group), fold)
+        let started = fold.started();
+        let network = inner.network.of(id);
+        let raft = Raft::new(inner.node, inner.raft.clone(), network, Store::new(group.clone()), fold)
             .await
             .map_err(|e| failed(e.to_string()))?;
-        if !raft.is_initialized().await.map_err(|e| failed(e.to_string()))? {
+        started.store(true, Ordering::Release);
+        if how == Start::Bootstrap && !raft.is_initialized().await.map_err(|e| failed(e.to_string()))? {
             raft.initialize(std::collections::BTreeSet::from([inner.node]))
                 .await
                 .map_err(|e| failed(e.to_string()))?;
@@ -203,14 +276,17 @@ impl RangeHost {
             raft.trigger().elect(false).await.map_err(|e| failed(e.to_string()))?;
         }
         let leadership = watch::Sender::new(Leadership::default());
-        let follow = follow(
-            raft.clone(),
-            inner.node,
-            progress.term(),
-            leadership.clone(),
-            inner.fatal.clone(),
-        );
-        let checkpoints = checkpoint::run(raft.clone(), progress, inner.pace.clone());
+        let follow = Follow {
+            range: id,
+            raft: raft.clone(),
+            node: inner.node,
+            applied: progress.term(),
+            leadership: leadership.clone(),
+            feed: inner.feed.clone(),
+            fatal: inner.fatal.clone(),
+        };
+        let follow = follow.run();
+        let checkpoints = checkpoint::run(raft.clone(), group.clone(), progress, inner.pace.clone());
         let tasks = [
             tokio::spawn(follow).abort_handle(),
             tokio::spawn(checkpoints).abort_handle(),
@@ -228,12 +304,14 @@ impl RangeHost {
         let running = Running {
             range: range.clone(),
             raft,
+            group,
             tasks,
         };
         if let Some(twin) = inner.running.lock().insert(id, running) {
             drop(twin);
             return Err(HostError::Running(id));
         }
+        inner.pace.ranges.fetch_add(1, Ordering::Relaxed);
         if alone {
             let mut fatal = inner.fatal.subscribe();
             tokio::select! {
@@ -247,6 +325,27 @@ impl RangeHost {
             }
         }
         Ok(range)
+    }
+
+    /// Stops a range and forgets its log and votes: for a replica that its range's members gave up, and for a range of a
+    /// store this node leaves. What the range's machine holds is left to its owner. Durable when this returns.
+    pub async fn forget(&self, id: RangeId) -> Result<(), HostError> {
+        let running = self.inner.running.lock().remove(&id);
+        if let Some(running) = running {
+            self.inner.pace.ranges.fetch_sub(1, Ordering::Relaxed);
+            running.tasks.iter().for_each(AbortHandle::abort);
+            running.range.stop();
+            if let Err(error) = running.raft.shutdown().await {
+                tracing::warn!(range = %id, %error, "a range did not stop cleanly");
+            }
+        }
+        self.inner.feed.forget(id);
+        let (done, gone) = oneshot::channel();
+        self.inner.pace.wal.group(id).remove(Box::new(move |result| {
+            let _ = done.send(result);
+        }));
+        let gone = gone.await.unwrap_or(Err(wal::WalError::Closed));
+        gone.map_err(|error| HostError::Io(error.into()))
     }
 
     /// The reason this node no longer writes, when there is one: a sync failed, a machine panicked.
@@ -285,8 +384,10 @@ fn raft_config(config: &HostConfig) -> Result<Config, HostError> {
         election_timeout_max,
         install_snapshot_timeout: 10_000,
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 0,
-        max_payload_entries: 64,
+        // What is purged, and when, `checkpoint` says.
+        max_in_snapshot_log_to_keep: u64::MAX,
+        // The store bounds them by bytes.
+        max_payload_entries: 1024,
         api_channel_size: Some(4096),
         notification_channel_size: Some(4096),
         enable_pre_vote: Some(true),
@@ -299,35 +400,70 @@ fn raft_config(config: &HostConfig) -> Result<Config, HostError> {
     raft.validate().map_err(|e| HostError::Config(e.to_string()))
 }
 
-/// Keeps `leadership` true. A leader is `here` once an entry of its own term is folded: then all before it is.
-async fn follow(
+/// Keeps `leadership` true.
+struct Follow {
+    range: RangeId,
     raft: Raft,
     node: NodeId,
-    mut applied: watch::Receiver<Option<u64>>,
+    applied: watch::Receiver<Option<u64>>,
     leadership: watch::Sender<Leadership>,
+    feed: LeadershipFeed,
     fatal: watch::Sender<Option<Arc<str>>>,
+}
+
+impl Follow {
+    /// A leader is `here` once an entry of its own term is folded: then all before it is.
+    async fn run(mut self) {
+        let mut metrics = self.raft.server_metrics();
+        loop {
+            let (leader, term, alone) = {
+                let metrics = metrics.borrow_and_update();
+                let mut members = metrics.membership_config.nodes().map(|(node, _)| *node);
+                let alone = members.next() == Some(self.node) && members.next().is_none();
+                (metrics.current_leader, metrics.vote.leader_id.term, alone)
+            };
+            let folded = *self.applied.borrow_and_update();
+            let now = Leadership {
+                leader,
+                term,
+                here: leader == Some(self.node) && folded == Some(term),
+            };
+            self.leadership
+                .send_if_modified(|was| std::mem::replace(was, now) != now);
+            // Others are sent here once there is an answer to be had.
+            let ready = leader.filter(|leader| *leader != self.node || now.here);
+            self.feed.tell(RangeNews {
+                range: self.range,
+                term,
+                leader: ready,
+            });
+            // Who has nobody to hear from or to tell anything needs no clock.
+            self.raft.runtime_config().tick(!(alone && now.here));
+            tokio::select! {
+                changed = metrics.changed() => if changed.is_err() { break },
+                changed = self.applied.changed() => if changed.is_err() { break },
+            }
+        }
+        self.leadership.send_replace(Leadership::default());
+        checkpoint::fail(&self.fatal, "a range stopped by itself");
+    }
+}
+
+/// Ranges need not wait any longer for a peer that answers again.
+async fn greet_returned(
+    mut returned: tokio::sync::broadcast::Receiver<NodeId>,
+    running: Arc<Mutex<BTreeMap<RangeId, Running>>>,
 ) {
-    let mut metrics = raft.server_metrics();
     loop {
-        let (leader, term, alone) = {
-            let metrics = metrics.borrow_and_update();
-            let alone = metrics.membership_config.voter_ids().eq([node]);
-            (metrics.current_leader, metrics.vote.leader_id.term, alone)
+        let node = match returned.recv().await {
+            Ok(node) => Some(node),
+            Err(RecvError::Lagged(_)) => None,
+            Err(RecvError::Closed) => return,
         };
-        let folded = *applied.borrow_and_update();
-        let now = Leadership {
-            leader,
-            term,
-            here: leader == Some(node) && folded == Some(term),
-        };
-        leadership.send_if_modified(|was| std::mem::replace(was, now) != now);
-        // Who has nobody to hear from or to tell anything needs no clock.
-        raft.runtime_config().tick(!(alone && now.here));
-        tokio::select! {
-            changed = metrics.changed() => if changed.is_err() { break },
-            changed = applied.changed() => if changed.is_err() { break },
+        let rafts: Vec<Raft> = running.lock().values().map(|running| running.raft.clone()).collect();
+        for raft in rafts {
+            // No node: all of them. An error says that the range is stopping.
+            let _ = raft.trigger().reset_backoff(node).await;
         }
     }
-    leadership.send_replace(Leadership::default());
-    checkpoint::fail(&fatal, "a range stopped by itself");
 }

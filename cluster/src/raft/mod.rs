@@ -4,7 +4,7 @@
 //!   Range::submit --> openraft core --> store (wal::Group) --> wal writer, fdatasync
 //!                         ^                                        |
 //!                         +------------- durable ------------------+
-//!                         |
+//!                         |--> net --> the range's other members (`peer`)
 //!                         +--> fold (Machine::apply, in log order) --> answer
 //!
 //!   every 64 MiB or 30 s: Machine::checkpoint --> job on a blocking thread --> purge --> segments are used anew
@@ -12,16 +12,20 @@
 //!
 //! [`RangeHost`] is the entrance: it opens the log and starts ranges. openraft's types stay inside this module.
 
+mod change;
 mod checkpoint;
 mod fold;
 mod host;
-mod network;
+#[cfg(test)]
+mod many_tests;
+mod net;
 mod reply;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use host::{HostConfig, HostError, RangeHost};
+pub use change::{ChangeError, MemberProgress, RangeProgress};
+pub use host::{HostConfig, HostError, RangeHost, Start};
 
 pub(crate) use fold::Fold;
 pub(crate) use reply::Reply;

@@ -32,7 +32,7 @@ fn corrupt(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-fn encode(entry: Entry) -> io::Result<wal::Entry> {
+pub(super) fn encode(entry: Entry) -> io::Result<wal::Entry> {
     let body = match entry.payload {
         EntryPayload::Blank => Body::Blank,
         EntryPayload::Normal(payload) => Body::Normal(payload),
@@ -44,7 +44,7 @@ fn encode(entry: Entry) -> io::Result<wal::Entry> {
     })
 }
 
-fn decode(entry: wal::Entry) -> io::Result<Entry> {
+pub(super) fn decode(entry: wal::Entry) -> io::Result<Entry> {
     let payload = match entry.body {
         Body::Blank => EntryPayload::Blank,
         Body::Normal(payload) => EntryPayload::Normal(payload),

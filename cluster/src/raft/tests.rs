@@ -25,10 +25,12 @@ impl From<u64> for NodeId {
 
 /// What a [`Journal`] has on its "disk".
 #[derive(Default)]
-struct Saved {
+pub(super) struct Saved {
     marker: Option<Vec<u8>>,
     commands: Vec<Vec<u8>>,
     fail: bool,
+    /// Snapshots of other members that were put to use.
+    pub installed: usize,
 }
 
 /// A machine that keeps every command, in order. It answers with how many there are.
@@ -39,9 +41,9 @@ struct Journal {
 }
 
 #[derive(Clone, Default)]
-struct Paper {
-    seen: Arc<Mutex<Vec<Vec<u8>>>>,
-    saved: Arc<Mutex<Saved>>,
+pub(super) struct Paper {
+    pub seen: Arc<Mutex<Vec<Vec<u8>>>>,
+    pub saved: Arc<Mutex<Saved>>,
 }
 
 impl Paper {
@@ -53,7 +55,7 @@ impl Paper {
         assert_eq!(seen.len(), count);
     }
 
-    fn machine(&self) -> Box<dyn Machine> {
+    pub fn machine(&self) -> Box<dyn Machine> {
         let commands = self.saved.lock().commands.clone();
         *self.seen.lock() = commands.clone();
         Box::new(Journal {
@@ -83,6 +85,17 @@ impl Machine for Journal {
         self.saved.lock().marker.clone()
     }
 
+    fn snapshot(&mut self) -> io::Result<Bytes> {
+        Ok(serde_json::to_vec(&self.commands)?.into())
+    }
+
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>) -> io::Result<CheckpointJob> {
+        self.commands = serde_json::from_slice(&snapshot)?;
+        *self.seen.lock() = self.commands.clone();
+        self.saved.lock().installed += 1;
+        Ok(self.checkpoint(marker))
+    }
+
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob {
         let (commands, saved) = (self.commands.clone(), self.saved.clone());
         Box::new(move || {
@@ -97,7 +110,14 @@ impl Machine for Journal {
     }
 }
 
-fn small() -> HostConfig {
+fn how(round: usize) -> Start {
+    match round {
+        0 => Start::Bootstrap,
+        _ => Start::Restart,
+    }
+}
+
+pub(super) fn small() -> HostConfig {
     HostConfig {
         wal: WalConfig {
             segment_bytes: 64 << 10,
@@ -151,7 +171,7 @@ async fn what_was_proposed_is_there_after_each_restart() {
     let mut terms = Vec::new();
     for round in 0..4 {
         let host = open(&files, small()).await;
-        let range = host.start(RangeId(3), paper.machine(), round == 0).await.unwrap();
+        let range = host.start(RangeId(3), paper.machine(), how(round)).await.unwrap();
         let leadership = *range.leadership().borrow();
         assert!(leadership.here && leadership.leader == Some(NodeId(7)));
         terms.push(leadership.term);
@@ -182,7 +202,7 @@ async fn a_range_on_a_real_disk_restarts() {
         let host = RangeHost::open(Arc::new(Disk), dir.path(), NodeId(1), HostConfig::default())
             .await
             .unwrap();
-        let range = host.start(RangeId(1), paper.machine(), round == 0).await.unwrap();
+        let range = host.start(RangeId(1), paper.machine(), how(round)).await.unwrap();
         propose(&range, round * 5000..(round + 1) * 5000).await;
         assert_eq!(paper.seen.lock().len(), (round + 1) * 5000);
         host.shutdown().await;
@@ -200,7 +220,7 @@ async fn many_ranges_share_the_log() {
         let mut ranges = Vec::new();
         for (n, paper) in papers.iter().enumerate() {
             ranges.push(
-                host.start(RangeId(n as u32), paper.machine(), round == 0)
+                host.start(RangeId(n as u32), paper.machine(), how(round))
                     .await
                     .unwrap(),
             );
@@ -220,10 +240,14 @@ async fn many_ranges_share_the_log() {
 async fn a_range_nobody_made_is_not_started() {
     let files = MemoryFs::new(3);
     let host = open(&files, small()).await;
-    let refused = host.start(RangeId(1), Paper::default().machine(), false).await;
+    let refused = host.start(RangeId(1), Paper::default().machine(), Start::Restart).await;
     assert!(matches!(refused, Err(HostError::Missing(RangeId(1)))));
-    host.start(RangeId(1), Paper::default().machine(), true).await.unwrap();
-    let twin = host.start(RangeId(1), Paper::default().machine(), true).await;
+    host.start(RangeId(1), Paper::default().machine(), Start::Bootstrap)
+        .await
+        .unwrap();
+    let twin = host
+        .start(RangeId(1), Paper::default().machine(), Start::Bootstrap)
+        .await;
     assert!(matches!(twin, Err(HostError::Running(RangeId(1)))));
 }
 
@@ -234,8 +258,14 @@ async fn a_failed_sync_ends_all_writes() {
     // No segment is made ahead, whose sync might be the one that fails.
     config.wal.spare_segments = 0;
     let host = open(&files, config).await;
-    let one = host.start(RangeId(1), Paper::default().machine(), true).await.unwrap();
-    let two = host.start(RangeId(2), Paper::default().machine(), true).await.unwrap();
+    let one = host
+        .start(RangeId(1), Paper::default().machine(), Start::Bootstrap)
+        .await
+        .unwrap();
+    let two = host
+        .start(RangeId(2), Paper::default().machine(), Start::Bootstrap)
+        .await
+        .unwrap();
     files.fail_sync(0);
     let lost = one.propose(command(0)).await;
     assert!(
@@ -251,7 +281,10 @@ async fn a_failed_sync_ends_all_writes() {
 async fn a_panic_in_a_machine_ends_all_writes() {
     let files = MemoryFs::new(5);
     let host = open(&files, small()).await;
-    let range = host.start(RangeId(1), Paper::default().machine(), true).await.unwrap();
+    let range = host
+        .start(RangeId(1), Paper::default().machine(), Start::Bootstrap)
+        .await
+        .unwrap();
     let answer = range.propose(Payload::head(&b"panic"[..])).await;
     assert!(
         matches!(answer, Err(ProposeError::Unknown(_) | ProposeError::Fatal(_))),
@@ -268,7 +301,7 @@ async fn a_failed_checkpoint_ends_all_writes() {
     let paper = Paper::default();
     paper.saved.lock().fail = true;
     let host = open(&files, small()).await;
-    let range = host.start(RangeId(1), paper.machine(), true).await.unwrap();
+    let range = host.start(RangeId(1), paper.machine(), Start::Bootstrap).await.unwrap();
     let big = Payload {
         head: Bytes::new(),
         parts: Arc::from([Bytes::from(vec![1; 256 << 10])]),
@@ -283,7 +316,7 @@ async fn a_full_disk_refuses_and_recovers() {
     let files = MemoryFs::new(7);
     let paper = Paper::default();
     let host = open(&files, small()).await;
-    let range = host.start(RangeId(1), paper.machine(), true).await.unwrap();
+    let range = host.start(RangeId(1), paper.machine(), Start::Bootstrap).await.unwrap();
     files.set_capacity(files.used() + (600 << 10));
     // Somebody else takes the space.
     let hog = files.create(Path::new("/hog")).unwrap();
@@ -319,21 +352,24 @@ struct Sight {
 }
 
 impl RaftSnapshotBuilder<Types> for Blind {
-    type SnapshotData = ();
+    type SnapshotData = Bytes;
 
-    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types, ()>> {
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types, Bytes>> {
         let mut sight = self.0.lock();
         let meta = SnapshotMeta {
             last_log_id: sight.applied,
             last_membership: sight.membership.clone(),
         };
         sight.snapshot = Some(meta.clone());
-        Ok(Snapshot { meta, snapshot: () })
+        Ok(Snapshot {
+            meta,
+            snapshot: Bytes::new(),
+        })
     }
 }
 
 impl RaftStateMachine<Types> for Blind {
-    type SnapshotData = ();
+    type SnapshotData = Bytes;
     type SnapshotBuilder = Self;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -360,7 +396,7 @@ impl RaftStateMachine<Types> for Blind {
         self.clone()
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMeta, _snapshot: ()) -> io::Result<()> {
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, _snapshot: Bytes) -> io::Result<()> {
         *self.0.lock() = Sight {
             applied: meta.last_log_id,
             membership: meta.last_membership.clone(),
@@ -369,13 +405,11 @@ impl RaftStateMachine<Types> for Blind {
         Ok(())
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types, ()>>> {
-        Ok(self
-            .0
-            .lock()
-            .snapshot
-            .clone()
-            .map(|meta| Snapshot { meta, snapshot: () }))
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types, Bytes>>> {
+        Ok(self.0.lock().snapshot.clone().map(|meta| Snapshot {
+            meta,
+            snapshot: Bytes::new(),
+        }))
     }
 }
 

@@ -85,6 +85,19 @@ impl Log {
         }
     }
 
+    /// Bytes of each entry, from the last to the first.
+    fn sizes(&self) -> impl Iterator<Item = u64> {
+        let bodies = self.cache.iter().rev().map(Some).chain(std::iter::repeat(None));
+        self.slots
+            .iter()
+            .rev()
+            .zip(bodies)
+            .map(|(slot, body)| match (slot.place, body) {
+                (Ok(place), _) => place.len.into(),
+                (Err(_), body) => body.map_or(0, Body::size) as u64,
+            })
+    }
+
     fn pop_cached(&mut self) {
         if let Some(body) = self.cache.pop_front() {
             self.cached -= body.size();
@@ -315,6 +328,24 @@ impl Group {
         let log = self.inner.log.lock();
         let at = index.checked_sub(log.first)?;
         log.slots.get(at as usize).map(|slot| slot.term)
+    }
+
+    /// Index of the first of the last entries that have no more than `bytes` together.
+    pub fn first_of_last(&self, bytes: u64) -> u64 {
+        let log = self.inner.log.lock();
+        let mut sum = 0;
+        let few = log.sizes().take_while(|size| {
+            sum += size;
+            sum <= bytes
+        });
+        log.next() - few.count() as u64
+    }
+
+    /// Bytes of the entries from index `from` on.
+    pub fn bytes_from(&self, from: u64) -> u64 {
+        let log = self.inner.log.lock();
+        let count = log.next().saturating_sub(from);
+        log.sizes().take(usize::try_from(count).unwrap_or(usize::MAX)).sum()
     }
 
     /// The last entry of each term, among those held from `from` to `to` (inclusive).

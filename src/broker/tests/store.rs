@@ -8,7 +8,7 @@ use cluster::catalog::{Acknowledge, Catalog, CatalogMachine, Command, Reply, Top
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, PartitionId, RangeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
-use cluster::raft::{HostConfig, RangeHost};
+use cluster::raft::{HostConfig, RangeHost, Start};
 use cluster::wal::WalConfig;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,10 @@ impl Store {
             .unwrap();
         let machine = CatalogMachine::open(meta.clone()).unwrap();
         let source = machine.source();
-        let system = host.start(SYSTEM_RANGE, Box::new(machine), true).await.unwrap();
+        let system = host
+            .start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap)
+            .await
+            .unwrap();
         let catalog = Catalog::new(source, system);
         catalog.propose(Command::JoinNode { node: NODE }).await.unwrap();
         let broker = Broker::start(BrokerParts {
@@ -92,7 +95,7 @@ impl Store {
     pub(crate) async fn serve_range(&self, id: RangeId) {
         if self.broker.leadership(id).is_none() {
             let machine = self.broker.machine(id).unwrap();
-            let range = self.host.start(id, Box::new(machine), true).await.unwrap();
+            let range = self.host.start(id, Box::new(machine), Start::Bootstrap).await.unwrap();
             self.broker.add_range(id, range);
         }
     }

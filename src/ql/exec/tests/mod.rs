@@ -14,7 +14,7 @@ use cluster::catalog::{Catalog, CatalogMachine, Command, Topic};
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, PartitionId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
-use cluster::raft::{HostConfig, RangeHost};
+use cluster::raft::{HostConfig, RangeHost, Start};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,7 +54,10 @@ impl Store {
             .unwrap();
         let machine = CatalogMachine::open(meta.clone()).unwrap();
         let source = machine.source();
-        let system = host.start(SYSTEM_RANGE, Box::new(machine), true).await.unwrap();
+        let system = host
+            .start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap)
+            .await
+            .unwrap();
         let catalog = Catalog::new(source, system);
         catalog.propose(Command::JoinNode { node: NODE }).await.unwrap();
         let config = LogConfig {
@@ -171,7 +174,7 @@ async fn start_ranges(host: &RangeHost, broker: &Arc<Broker>) {
     for id in rows {
         if host.range(id).is_none() {
             let machine = broker.machine(id).unwrap();
-            let range = host.start(id, Box::new(machine), true).await.unwrap();
+            let range = host.start(id, Box::new(machine), Start::Bootstrap).await.unwrap();
             broker.add_range(id, range);
         }
     }
