@@ -52,6 +52,8 @@ impl Relay {
                 tokio::spawn(async move {
                     let carry = async {
                         let to = TcpStream::connect(target).await.ok()?;
+                        from.set_nodelay(true).ok()?;
+                        to.set_nodelay(true).ok()?;
                         let (from_read, from_write) = from.into_split();
                         let (to_read, to_write) = to.into_split();
                         tokio::select! {
@@ -351,11 +353,11 @@ async fn a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost() {
     let mut cluster = Cluster::formed(3, config(), None).await;
     let mut terms = BTreeMap::new();
     for _ in 0..3 {
-        cluster.write(100, 2000).await;
+        cluster.write(40, 2000).await;
         let (leader, term) = cluster.led().await;
         assert_eq!(*terms.entry(term).or_insert(leader), leader, "one leader a term");
         cluster.kill(leader).await;
-        cluster.write(100, 2000).await;
+        cluster.write(40, 2000).await;
         let (next, term) = cluster.led().await;
         assert_eq!(*terms.entry(term).or_insert(next), next, "one leader a term");
         assert_ne!(leader, next);
@@ -373,7 +375,7 @@ async fn a_follower_that_was_down_catches_up_from_the_log() {
     let follower = leader % 3 + 1;
     cluster.kill(follower).await;
     // Several checkpoints' worth.
-    cluster.write(200, 4000).await;
+    cluster.write(100, 8000).await;
     cluster.start(follower, Start::Restart).await;
     cluster.agree().await;
     assert_eq!(cluster.paper(follower).saved.lock().installed, 0);
@@ -390,11 +392,11 @@ async fn a_follower_further_behind_than_the_log_begins_from_a_snapshot() {
     let (leader, _) = cluster.led().await;
     let follower = leader % 3 + 1;
     cluster.kill(follower).await;
-    cluster.write(200, 4000).await;
+    cluster.write(100, 8000).await;
     let host = cluster.host(leader).clone();
     until("the leader no longer has what the follower lacks", || {
         host.with_running(RANGE, |running| {
-            running.group.state().purged.is_some_and(|purged| purged.index > 100)
+            running.group.state().purged.is_some_and(|purged| purged.index > 50)
         })
         .unwrap()
     })
