@@ -5,7 +5,7 @@ use cluster::catalog::{Catalog, CatalogMachine, Command, PasswordHash, Role, Sco
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
-use cluster::raft::{HostConfig, RangeHost};
+use cluster::raft::{HostConfig, RangeHost, Start};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -26,7 +26,10 @@ pub(crate) async fn catalog() -> (RangeHost, Catalog) {
     let host = RangeHost::open(files, wal, node, HostConfig::default()).await.unwrap();
     let machine = CatalogMachine::open(meta).unwrap();
     let source = machine.source();
-    let system = host.start(SYSTEM_RANGE, Box::new(machine), true).await.unwrap();
+    let system = host
+        .start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap)
+        .await
+        .unwrap();
     let catalog = Catalog::new(source, system);
     catalog.propose(Command::JoinNode { node }).await.unwrap();
     (host, catalog)
