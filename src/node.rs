@@ -22,6 +22,7 @@ use cluster::fs::{self, Disk, FileSystem};
 use cluster::ids::{BrokerId, NodeId, RangeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
+use cluster::routes::Followed;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub struct Node {
     host: RangeHost,
     logs: Arc<Logs>,
     ranges: JoinHandle<()>,
+    _system_route: Followed,
     _lock: fs::Lock,
 }
 
@@ -75,7 +77,7 @@ impl Node {
         let machine = CatalogMachine::open(meta.clone())?;
         let source = machine.source();
         let system = host.start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap).await?;
-        let catalog = Catalog::new(source, system);
+        let catalog = Catalog::new(source, system.clone());
         let broker_id = join(&catalog, id).await?;
         let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
 
@@ -91,6 +93,7 @@ impl Node {
                 ..BrokerConfig::default()
             },
         });
+        let system_route = broker.routes().follow(&system);
         start_ranges(&host, &broker, id).await?;
         let ranges = tokio::spawn(follow_catalog(host.clone(), broker.clone(), id));
         let groups = Coordinator::new(broker.clone(), group_config(config));
@@ -111,6 +114,7 @@ impl Node {
             host,
             logs,
             ranges,
+            _system_route: system_route,
             _lock: lock,
         })
     }

@@ -21,14 +21,18 @@
 //! * [`range`]: one Raft group: submit commands, watch leadership.
 //! * [`peer`]: gRPC over mutual TLS between the nodes of a store.
 //! * [`meta`]: the node's metadata store, durable at checkpoints.
+//! * [`routes`]: which member answers for what.
+//! * [`membership`]: who belongs to the store and what they hold.
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
 
 pub mod catalog;
 pub mod fs;
 pub mod ids;
 pub mod machine;
+pub mod membership;
 pub mod meta;
 pub mod peer;
 pub mod raft;
 pub mod range;
+pub mod routes;
 pub mod wal;

@@ -42,6 +42,7 @@ use cluster::catalog::Catalog;
 use cluster::ids::{NodeId, PartitionId, RangeId};
 use cluster::meta::MetaStore;
 use cluster::range::ProposeError;
+use cluster::routes::Routes;
 use ranges::Ranges;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -237,6 +238,7 @@ pub struct Broker {
     meta: Arc<MetaStore>,
     config: BrokerConfig,
     ranges: Ranges,
+    routes: Routes,
     wakeups: Arc<Wakeups>,
     metrics: Arc<Metrics>,
     budget: Arc<Semaphore>,
@@ -254,6 +256,7 @@ impl Broker {
             .in_flight_bytes
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let broker = Arc::new(Self {
+            routes: Routes::new(parts.node, parts.catalog.clone()),
             node: parts.node,
             catalog: parts.catalog,
             health: parts.logs.health(),
@@ -277,6 +280,11 @@ impl Broker {
     /// Ends the broker's tasks. What was submitted is still answered.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Who leads what, here and elsewhere.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// The catalog.

@@ -9,6 +9,7 @@ use cluster::ids::RangeId;
 use cluster::machine::Payload;
 use cluster::meta::MetaError;
 use cluster::range::{Leadership, ProposeError, Range};
+use cluster::routes::Followed;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
@@ -21,6 +22,7 @@ pub(super) struct Held {
     pub(super) range: Range,
     leadership: watch::Receiver<Leadership>,
     pub(super) view: Arc<RangeView>,
+    _route: Followed,
 }
 
 impl Held {
@@ -90,6 +92,7 @@ impl Broker {
             }
         });
         let held = Arc::new(Held {
+            _route: self.routes.follow(&range),
             range,
             leadership,
             view,
@@ -100,6 +103,16 @@ impl Broker {
             ranges
         });
         self.ranges.added.send_replace(());
+    }
+
+    /// Serves a range no more: it is given to others.
+    pub fn remove_range(&self, id: RangeId) {
+        self.ranges.held.rcu(|ranges| {
+            let mut ranges = HashMap::clone(ranges);
+            ranges.remove(&id);
+            ranges
+        });
+        self.wakeups.wake_all();
     }
 
     /// Who leads the range, as it changes. `None` while this node does not hold the range.

@@ -15,7 +15,7 @@ use super::member::{Millis, NEVER, Ticket};
 use super::timers::{Clock, Timers};
 use crate::broker::{Broker, Position, PositionChange, PositionError};
 use cluster::catalog::{CatalogFailure, Command, Reply};
-use cluster::ids::{NamespaceId, NodeId, PartitionId, TopicId};
+use cluster::ids::{NamespaceId, NodeId, PartitionId, RangeId, TopicId};
 use cluster::range::ProposeError;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -233,14 +233,14 @@ impl Inner {
         }
     }
 
-    /// The node that coordinates the group; `None` where any node may.
-    pub fn coordinator_of(&self, address: &Address) -> Result<Option<NodeId>, Refusal> {
+    /// The home of the group's namespace and the node that leads it and so coordinates the group; `None` where any node may.
+    pub fn coordinator_of(&self, address: &Address) -> Result<Option<(RangeId, NodeId)>, Refusal> {
         let Some(namespace) = self.namespace(address) else {
             return Ok(None);
         };
-        let home = self.broker.catalog().view().namespace_by_id(namespace).map(|n| n.home);
-        let leadership = home.and_then(|home| self.broker.leadership(home));
-        let leader = leadership.and_then(|l| l.borrow().leader);
+        let table = self.broker.routes().table();
+        let home = table.state().namespace_by_id(namespace).map(|n| n.home);
+        let leader = home.and_then(|home| Some((home, table.range(home)?.node)));
         leader.map(Some).ok_or(Refusal::CoordinatorNotAvailable)
     }
 

@@ -1,7 +1,7 @@
 //! What a handler knows of the request it answers.
 
 use super::config::KafkaConfig;
-use super::endpoints::{Endpoint, advertised, canonical};
+use super::endpoints::{Brokers, canonical};
 use super::fetch_sessions::FetchSessions;
 use super::memory::Memory;
 use super::names::Names;
@@ -103,18 +103,10 @@ impl Call {
         format!("/{}", canonical(self.peer.remote.ip()))
     }
 
-    /// The brokers this client may be told about.
-    pub fn endpoints(&self, state: &State) -> Vec<Endpoint> {
-        let (host, port) = advertised(self.shared.config.advertise.as_ref(), self.peer.local);
-        state
-            .member(self.shared.node)
-            .map(|member| Endpoint {
-                broker: member.broker.0,
-                host,
-                port,
-            })
-            .into_iter()
-            .collect()
+    /// The brokers this client is told about.
+    pub fn brokers(&self, state: &State) -> Brokers {
+        let configured = self.shared.config.advertise.as_ref();
+        Brokers::new(state, self.shared.node, configured, self.peer.local)
     }
 }
 

@@ -80,6 +80,8 @@ fn refused(error: &CatalogError) -> ResponseError {
         CatalogError::BadName { .. } => ResponseError::InvalidTopicException,
         CatalogError::InvalidPartitions { .. } => ResponseError::InvalidPartitions,
         CatalogError::InvalidValue(_) => ResponseError::InvalidConfig,
+        // No request of Kafka's changes members.
+        CatalogError::NodeTombstoned { .. } => ResponseError::InvalidRequest,
         CatalogError::NotUnderstood(_) => ResponseError::UnsupportedVersion,
     }
 }

@@ -1,10 +1,11 @@
 //! What handlers ask of a partition before they touch it: does it exist, who leads it, is the client's epoch current.
 
 use super::call::Call;
+use super::endpoints::Brokers;
 use super::errors;
 use cluster::catalog::{State, Topic};
-use cluster::ids::RangeId;
-use cluster::range::Leadership;
+use cluster::ids::{RangeId, SYSTEM_RANGE};
+use cluster::routes::Table;
 use kafka_protocol::ResponseError;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -55,36 +56,60 @@ pub(crate) fn epoch(term: u64) -> i32 {
 
 /// Who leads, by range: asked once per range and request, not per partition.
 pub(crate) struct Leaders<'a> {
-    call: &'a Call,
     state: &'a State,
+    table: Table,
+    brokers: Brokers,
     known: Vec<(RangeId, Option<(i32, i32)>)>,
 }
 
 impl<'a> Leaders<'a> {
-    pub(crate) fn new(call: &'a Call, state: &'a State) -> Self {
+    pub(crate) fn new(call: &Call, state: &'a Arc<State>) -> Self {
         Self {
-            call,
             state,
+            table: call.broker().routes().with_state(state.clone()),
+            brokers: call.brokers(state),
             known: Vec::new(),
         }
     }
 
-    /// (broker id, leader epoch) of a range, where known. An epoch is told with its own leader only (one leader for ever).
+    /// The brokers that the client is told about.
+    pub(crate) fn brokers(&self) -> &Brokers {
+        &self.brokers
+    }
+
+    /// (broker id, leader epoch) of a range as clients are told, where known. An epoch is told with its own leader only
+    /// (one leader for ever).
     pub(crate) fn of(&mut self, range: RangeId) -> Option<(i32, i32)> {
         if let Some((_, known)) = self.known.iter().find(|(r, _)| *r == range) {
             return *known;
         }
-        let leadership = self.call.broker().leadership(range).map(|l| *l.borrow());
-        let known = match leadership {
-            Some(Leadership {
-                leader: Some(node),
-                term,
-                ..
-            }) => self.state.member(node).map(|m| (m.broker.0, epoch(term))),
-            _ => None,
-        };
+        let known = self.table.range(range).and_then(|leader| {
+            let shown = self.brokers.shown(self.state, leader.node, range)?;
+            Some((shown.broker, epoch(leader.epoch)))
+        });
         self.known.push((range, known));
         known
+    }
+
+    /// Broker ids of those that hold a range, as clients are told; `leader` is always among them, first.
+    pub(crate) fn replicas(&self, range: RangeId, leader: i32) -> Vec<i32> {
+        let mut brokers = vec![leader];
+        let row = self.state.range(range);
+        for voter in row.iter().flat_map(|row| &row.voters) {
+            if let Some(shown) = self.brokers.shown(self.state, *voter, range)
+                && !brokers.contains(&shown.broker)
+            {
+                brokers.push(shown.broker);
+            }
+        }
+        brokers
+    }
+
+    /// The broker that takes declarations; anybody listed carries them there.
+    pub(crate) fn controller(&mut self) -> i32 {
+        let leader = self.of(SYSTEM_RANGE).map(|(broker, _)| broker);
+        let anybody = || self.brokers.listed().first().map(|e| e.broker);
+        leader.or_else(anybody).unwrap_or(NO_BROKER)
     }
 }
 

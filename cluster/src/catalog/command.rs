@@ -2,6 +2,7 @@
 
 use super::error::CatalogError;
 use super::model::{Acknowledge, PasswordHash, Privileges, Role, Topic};
+use super::replica::MemberCommand;
 use crate::ids::{BrokerId, NamespaceId, NodeId, TopicId, UserId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -236,6 +237,8 @@ pub enum Command {
         /// The name.
         name: String,
     },
+    /// Changes members, or what they hold.
+    Member(MemberCommand),
     /// All of these or none.
     Together(Vec<Command>),
 }

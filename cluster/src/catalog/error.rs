@@ -1,5 +1,6 @@
 //! Why a declaration is refused. All are `Invalid` (the asker's fault) unless said otherwise.
 
+use crate::ids::NodeId;
 use crate::range::ProposeError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,6 +14,7 @@ pub enum Kind {
     Database,
     Topic,
     User,
+    Replica,
 }
 
 impl fmt::Display for Kind {
@@ -22,6 +24,7 @@ impl fmt::Display for Kind {
             Kind::Database => "database",
             Kind::Topic => "topic",
             Kind::User => "user",
+            Kind::Replica => "replica",
         })
     }
 }
@@ -91,6 +94,12 @@ pub enum CatalogError {
     OutsideTenancy {
         /// Who.
         name: String,
+    },
+    /// The node was dropped from the store, and may never come back.
+    #[error("node {node} was dropped and cannot come back")]
+    NodeTombstoned {
+        /// The node.
+        node: NodeId,
     },
     /// A value out of bounds.
     #[error("{0}")]

@@ -12,6 +12,7 @@ mod error;
 mod handle;
 mod machine;
 mod model;
+mod replica;
 mod sign_ins;
 mod state;
 mod users;
@@ -21,8 +22,8 @@ pub use error::{CatalogError, CatalogFailure, Kind};
 pub use handle::{Catalog, CatalogSource};
 pub use machine::CatalogMachine;
 pub use model::{
-    Acknowledge, Database, Member, Namespace, PasswordHash, Privileges, RangeRow, Role, Scope, Topic, User,
-    WrongPasswords,
+    Acknowledge, Database, Namespace, PasswordHash, Privileges, RangeRow, Role, Scope, Topic, User, WrongPasswords,
 };
+pub use replica::{KafkaAt, Member, MemberCommand, ReplicaChange, ReplicaSpec, Roles, Standing, Told};
 pub use sign_ins::MAX_NAMES as MAX_SIGN_IN_NAMES;
 pub use state::{MAX_PARTITIONS, State, is_identifier};

@@ -1,6 +1,6 @@
 //! The rows of the catalog.
 
-use crate::ids::{BrokerId, DatabaseId, NamespaceId, NodeId, RangeId, TopicId, UserId};
+use crate::ids::{DatabaseId, NamespaceId, NodeId, RangeId, TopicId, UserId};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -89,21 +89,37 @@ impl Topic {
 pub struct RangeRow {
     /// Identity.
     pub id: RangeId,
-    /// The members that hold it.
+    /// The voters it begins with, the same on every member that makes it. Empty once it has been given to others: from
+    /// then on nobody may make it anew, or founders that lost it since could elect each other over an empty log.
+    #[serde(default)]
+    pub founders: Vec<NodeId>,
+    /// Whether it was ever given to others than its founders.
+    #[serde(default)]
+    pub moved: bool,
+    /// The members that are to hold it.
     pub voters: Vec<NodeId>,
+    /// The member that should lead it, once somebody has chosen.
+    #[serde(default)]
+    pub leader: Option<NodeId>,
+    /// The replication factor it was made for; `None`: as many replicas as members.
+    #[serde(default)]
+    pub replication: Option<u8>,
     /// Partitions placed on it, for even placement.
     pub partitions: u32,
     /// Namespaces that have it as their home.
     pub homes: u32,
 }
 
-/// A node that is part of the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Member {
-    /// Its node id.
-    pub node: NodeId,
-    /// Its number on the Kafka wire.
-    pub broker: BrokerId,
+impl RangeRow {
+    /// The voters with which a member that has nothing of the range makes it; empty where it must wait for the leader.
+    pub fn founders(&self) -> &[NodeId] {
+        match (self.moved, self.founders.is_empty()) {
+            (true, _) => &[],
+            // Rows of versions that knew one member only.
+            (false, true) => &self.voters,
+            (false, false) => &self.founders,
+        }
+    }
 }
 
 /// Who may do what: a user of the store.

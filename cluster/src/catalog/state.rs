@@ -2,26 +2,29 @@
 
 use super::command::{Command, Reply, TopicChange, TopicSpec};
 use super::error::{CatalogError, Kind};
-use super::model::{Acknowledge, Database, Member, Namespace, RangeRow, Scope, Topic, User};
+use super::model::{Acknowledge, Database, Namespace, RangeRow, Scope, Topic, User};
+use super::replica::Member;
 use super::sign_ins::SignIns;
 use crate::ids::{BrokerId, DatabaseId, NamespaceId, NodeId, RangeId, TopicId};
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use uuid::Uuid;
+
+mod pool;
+mod replicas;
 
 /// Most partitions one topic may have.
 pub const MAX_PARTITIONS: u32 = 100_000;
 /// Most bytes in a name.
 const MAX_NAME: usize = 200;
-/// The pool of data ranges is two per member, within these bounds.
-const RANGES: std::ops::RangeInclusive<u32> = 2..=16;
 
 /// Everything declared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     store: Option<Uuid>,
-    members: OrdMap<NodeId, Arc<Member>>,
+    members: OrdMap<BrokerId, Arc<Member>>,
+    banned: OrdSet<NodeId>,
     namespaces: OrdMap<String, Arc<Namespace>>,
     databases: OrdMap<(NamespaceId, String), Arc<Database>>,
     topics: OrdMap<(DatabaseId, String), Arc<Topic>>,
@@ -68,6 +71,8 @@ pub(super) struct Rows {
     #[serde(default)]
     store: Option<Uuid>,
     members: Vec<Arc<Member>>,
+    #[serde(default)]
+    banned: Vec<NodeId>,
     namespaces: Vec<Arc<Namespace>>,
     databases: Vec<Arc<Database>>,
     topics: Vec<Arc<Topic>>,
@@ -86,6 +91,7 @@ impl From<&State> for Rows {
         Self {
             store: s.store,
             members: s.members.values().cloned().collect(),
+            banned: s.banned.iter().copied().collect(),
             namespaces: s.namespaces.values().cloned().collect(),
             databases: s.databases.values().cloned().collect(),
             topics: s.topics.values().cloned().collect(),
@@ -103,7 +109,8 @@ impl From<Rows> for State {
     fn from(r: Rows) -> Self {
         Self {
             store: r.store,
-            members: r.members.into_iter().map(|m| (m.node, m)).collect(),
+            members: r.members.into_iter().map(|m| (m.broker, m)).collect(),
+            banned: r.banned.into_iter().collect(),
             namespaces: r.namespaces.into_iter().map(|n| (n.name.clone(), n)).collect(),
             databases: r
                 .databases
@@ -145,16 +152,6 @@ impl State {
     /// The store's identity, once it has one.
     pub fn store(&self) -> Option<Uuid> {
         self.store
-    }
-
-    /// The members, by node id.
-    pub fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
-        self.members.values()
-    }
-
-    /// One member.
-    pub fn member(&self, node: NodeId) -> Option<&Arc<Member>> {
-        self.members.get(&node)
     }
 
     /// The namespaces, by name.
@@ -246,7 +243,7 @@ impl State {
     fn fold(&mut self, command: Command) -> Result<Reply, CatalogError> {
         match command {
             Command::Found { store } => Ok(Reply::Store(*self.store.get_or_insert(store))),
-            Command::JoinNode { node } => Ok(Reply::Broker(self.join(node))),
+            Command::JoinNode { node } => self.join(node),
             Command::DefineNamespace {
                 name,
                 if_not_exists,
@@ -334,22 +331,13 @@ impl State {
                 self.sign_ins.forget(&name);
                 Ok(Reply::Done)
             }
+            Command::Member(command) => self.change_members(command),
             Command::Together(commands) => commands
                 .into_iter()
                 .map(|c| self.fold(c))
                 .collect::<Result<_, _>>()
                 .map(Reply::Together),
         }
-    }
-
-    fn join(&mut self, node: NodeId) -> BrokerId {
-        if let Some(member) = self.members.get(&node) {
-            return member.broker;
-        }
-        let broker = BrokerId(self.next.broker);
-        self.next.broker += 1;
-        self.members.insert(node, Arc::new(Member { node, broker }));
-        broker
     }
 
     pub(super) fn find_namespace(&self, name: &str) -> Result<&Arc<Namespace>, CatalogError> {
@@ -368,14 +356,7 @@ impl State {
             return already(Kind::Namespace, name, if_not_exists);
         }
         let replication = check_replication(replication)?;
-        self.grow_pool();
-        let home = self
-            .ranges
-            .values()
-            .min_by_key(|r| (r.homes, r.partitions, r.id))
-            .map(|r| r.id)
-            .ok_or_else(|| CatalogError::InvalidValue("no member can hold a range".into()))?;
-        self.change_range(home, |r| r.homes += 1);
+        let home = self.pick_home(replication)?;
         let id = NamespaceId(self.next.namespace);
         self.next.namespace += 1;
         self.namespaces.insert(
@@ -389,34 +370,6 @@ impl State {
             }),
         );
         Ok(Reply::Done)
-    }
-
-    /// Data ranges are made when the first namespace needs them.
-    fn grow_pool(&mut self) {
-        let wanted = (2 * self.members.len() as u32).clamp(*RANGES.start(), *RANGES.end());
-        let voters: Vec<NodeId> = self.members.keys().copied().collect();
-        if voters.is_empty() {
-            return;
-        }
-        while (self.ranges.len() as u32) < wanted {
-            let id = RangeId(self.next.range);
-            self.next.range += 1;
-            self.ranges.insert(
-                id,
-                Arc::new(RangeRow {
-                    id,
-                    voters: voters.clone(),
-                    partitions: 0,
-                    homes: 0,
-                }),
-            );
-        }
-    }
-
-    fn change_range(&mut self, id: RangeId, change: impl FnOnce(&mut RangeRow)) {
-        if let Some(row) = self.ranges.get_mut(&id) {
-            change(Arc::make_mut(row));
-        }
     }
 
     fn drop_namespace(&mut self, name: String) -> Result<Reply, CatalogError> {
@@ -492,7 +445,7 @@ impl State {
         now_ms: i64,
     ) -> Result<Arc<Topic>, CatalogError> {
         check_name(&name)?;
-        self.find_namespace(namespace)?;
+        let replication = self.find_namespace(namespace)?.replication;
         let row = self
             .database(namespace, database)
             .ok_or_else(|| unknown(Kind::Database, database))?
@@ -525,21 +478,8 @@ impl State {
             log_append_time: spec.log_append_time,
             created_ms: now_ms,
         };
-        self.deal(&mut topic.partitions, spec.partitions);
+        self.deal(replication, &mut topic.partitions, spec.partitions);
         Ok(self.put_topic(topic))
-    }
-
-    /// Deals new partitions over the pool, each to the range that has fewest.
-    fn deal(&mut self, partitions: &mut Vec<RangeId>, wanted: u32) {
-        let mut load: Vec<(u32, RangeId)> = self.ranges.values().map(|r| (r.partitions, r.id)).collect();
-        while (partitions.len() as u32) < wanted {
-            let Some(least) = load.iter_mut().min() else { return };
-            least.0 += 1;
-            partitions.push(least.1);
-        }
-        for (count, id) in load {
-            self.change_range(id, |r| r.partitions = count);
-        }
     }
 
     fn put_topic(&mut self, topic: Topic) -> Arc<Topic> {
@@ -560,7 +500,9 @@ impl State {
             match change {
                 TopicChange::Partitions(count) => {
                     check_partitions(count, topic.partitions.len() as u32 + 1)?;
-                    self.deal(&mut topic.partitions, count);
+                    let namespace = self.namespace_by_id(topic.namespace);
+                    let replication = namespace.and_then(|n| n.replication);
+                    self.deal(replication, &mut topic.partitions, count);
                 }
                 TopicChange::RetainMs(v) => topic.retain_ms = v,
                 TopicChange::RetainBytes(v) => topic.retain_bytes = v,
@@ -626,8 +568,9 @@ fn check_partitions(asked: u32, least: u32) -> Result<(), CatalogError> {
 
 fn check_replication(replication: Option<u8>) -> Result<Option<u8>, CatalogError> {
     match replication {
-        Some(n) if n == 0 || n > 7 => Err(CatalogError::InvalidValue(format!(
-            "replication factor {n} is not in 1..=7"
+        Some(n) if n == 0 || n > pool::MAX_REPLICAS => Err(CatalogError::InvalidValue(format!(
+            "replication factor {n} is not in 1..={}",
+            pool::MAX_REPLICAS
         ))),
         ok => Ok(ok),
     }

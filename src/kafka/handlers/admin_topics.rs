@@ -123,7 +123,7 @@ async fn create(call: &Call, state: &State, asked: &CreatableTopic, validate_onl
         let why = format!("topic {} already exists", &*asked.name);
         return Err(refused(ResponseError::TopicAlreadyExists, why));
     }
-    let members = state.members().count();
+    let members = state.members().filter(|member| member.holds_data()).count();
     let own = namespace
         .replication
         .map_or(members, |n| usize::from(n).min(members))

@@ -3,7 +3,7 @@
 
 use super::metadata::CLUSTER_OPERATIONS;
 use crate::kafka::call::Call;
-use crate::kafka::partitions::{self, NO_BROKER};
+use crate::kafka::partitions::{self, Leaders};
 use cluster::catalog::Topic;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
@@ -32,17 +32,20 @@ pub(crate) async fn describe_cluster(call: &Call, request: DescribeClusterReques
             .with_error_message(Some(StrBytes::from_static_str("this is a broker's port")));
     }
     let state = call.view();
-    let endpoints = call.endpoints(&state);
+    let mut leaders = Leaders::new(call, &state);
+    let controller = leaders.controller();
     let response = DescribeClusterResponse::default()
         .with_cluster_id(StrBytes::from_string(call.shared.config.cluster_id.clone()))
-        .with_controller_id(BrokerId(endpoints.first().map_or(NO_BROKER, |e| e.broker)))
+        .with_controller_id(BrokerId(controller))
         .with_brokers(
-            endpoints
-                .into_iter()
+            leaders
+                .brokers()
+                .listed()
+                .iter()
                 .map(|e| {
                     DescribeClusterBroker::default()
                         .with_broker_id(BrokerId(e.broker))
-                        .with_host(StrBytes::from_string(e.host))
+                        .with_host(StrBytes::from_string(e.host.clone()))
                         .with_port(i32::from(e.port))
                 })
                 .collect(),

@@ -75,7 +75,7 @@ fn is_this_broker(call: &Call, state: &State, name: &str) -> Result<bool, Refuse
     if name.is_empty() {
         return Ok(false);
     }
-    let own = call.endpoints(state).first().map(|e| e.broker);
+    let own = state.member(call.shared.node).map(|m| m.broker.0);
     match name.parse::<i32>() {
         Ok(id) if Some(id) == own => Ok(true),
         _ => Err((

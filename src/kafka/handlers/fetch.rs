@@ -329,7 +329,7 @@ fn name_leaders(call: &Call, wants: &Wants, answers: &mut [PartitionAnswer]) -> 
         }
     }
     match named {
-        true => call.endpoints(&state),
+        true => leaders.brokers().listed().to_vec(),
         false => Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::groups::{Address, Join, Leaving, Membership, Protocol, Refusal, Sync,
 use crate::kafka::call::Call;
 use bytes::Bytes;
 use cluster::catalog::State;
-use cluster::ids::NamespaceId;
+use cluster::ids::{NamespaceId, SYSTEM_RANGE};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
@@ -98,7 +98,7 @@ pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorReques
     const TRANSACTION: i8 = 1;
     const SHARE: i8 = 2;
     let state = call.view();
-    let endpoints = call.endpoints(&state);
+    let brokers = call.brokers(&state);
     let find = |key: &StrBytes| {
         match request.key_type {
             GROUP => {}
@@ -106,12 +106,11 @@ pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorReques
             _ => return Err(ResponseError::InvalidRequest),
         }
         let address = address(call, &state, key, []);
-        let node = call.shared.groups.coordinator_of(&address).map_err(error)?;
-        let member = state.member(node.unwrap_or(call.shared.node));
-        let broker = member.map(|m| m.broker.0);
-        endpoints
-            .iter()
-            .find(|e| Some(e.broker) == broker)
+        let place = call.shared.groups.coordinator_of(&address).map_err(error)?;
+        // A group that has touched no topic yet is anybody's: this node's.
+        let (home, node) = place.unwrap_or((SYSTEM_RANGE, call.shared.node));
+        brokers
+            .shown(&state, node, home)
             .ok_or(ResponseError::CoordinatorNotAvailable)
     };
     if call.version >= 4 {

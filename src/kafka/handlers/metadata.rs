@@ -29,21 +29,23 @@ fn answer(call: &Call, request: MetadataRequest) -> MetadataResponse {
         return refused;
     }
     let state = call.view();
-    let endpoints = call.endpoints(&state);
-    let controller = endpoints.first().map_or(NO_BROKER, |e| e.broker);
-    let brokers = endpoints
-        .into_iter()
+    let mut leaders = Leaders::new(call, &state);
+    let controller = leaders.controller();
+    let brokers = leaders
+        .brokers()
+        .listed()
+        .iter()
         .map(|e| {
             MetadataResponseBroker::default()
                 .with_node_id(BrokerId(e.broker))
-                .with_host(StrBytes::from_string(e.host))
+                .with_host(StrBytes::from_string(e.host.clone()))
                 .with_port(i32::from(e.port))
         })
         .collect();
     let mut topics = Topics {
         call,
         state: &state,
-        leaders: Leaders::new(call, &state),
+        leaders,
         operations: request.include_topic_authorized_operations,
     };
     let topics = match request.topics {
@@ -118,11 +120,19 @@ impl Topics<'_> {
         let partitions = topic.partitions.iter().zip(0..).map(|(range, index)| {
             let partition = MetadataResponsePartition::default().with_partition_index(index);
             match self.leaders.of(*range) {
-                Some((broker, epoch)) => partition
-                    .with_leader_id(BrokerId(broker))
-                    .with_leader_epoch(epoch)
-                    .with_replica_nodes(vec![BrokerId(broker)])
-                    .with_isr_nodes(vec![BrokerId(broker)]),
+                Some((broker, epoch)) => {
+                    let replicas: Vec<BrokerId> = self
+                        .leaders
+                        .replicas(*range, broker)
+                        .into_iter()
+                        .map(BrokerId)
+                        .collect();
+                    partition
+                        .with_leader_id(BrokerId(broker))
+                        .with_leader_epoch(epoch)
+                        .with_replica_nodes(replicas.clone())
+                        .with_isr_nodes(replicas)
+                }
                 None => partition
                     .with_error_code(ResponseError::LeaderNotAvailable.code())
                     .with_leader_id(BrokerId(NO_BROKER))

@@ -9,6 +9,7 @@
 
 use crate::broker::{AppendBatch, AppendError, Appended};
 use crate::kafka::call::{Call, now_ms};
+use crate::kafka::endpoints::Endpoint;
 use crate::kafka::errors;
 use crate::kafka::partitions::{self, Leaders};
 use crate::kafka::reply::{Answer, Refusal, encode};
@@ -395,12 +396,12 @@ fn name_leaders(call: &Call, response: &mut ProduceResponse, moved: &[(usize, us
         }
     }
     if named {
-        let endpoint = |e: crate::kafka::endpoints::Endpoint| {
+        let endpoint = |e: &Endpoint| {
             NodeEndpoint::default()
                 .with_node_id(BrokerId(e.broker))
-                .with_host(StrBytes::from_string(e.host))
+                .with_host(StrBytes::from_string(e.host.clone()))
                 .with_port(i32::from(e.port))
         };
-        response.node_endpoints = call.endpoints(&state).into_iter().map(endpoint).collect();
+        response.node_endpoints = leaders.brokers().listed().iter().map(endpoint).collect();
     }
 }

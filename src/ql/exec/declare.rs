@@ -5,7 +5,9 @@ use super::super::ast::{
 };
 use super::super::error::ErrorKind;
 use super::Session;
+use super::members::member_command;
 use cluster::catalog::{Acknowledge, Command, State, Topic, TopicChange, TopicSpec};
+use cluster::ids::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -66,11 +68,12 @@ impl Group {
     }
 }
 
-/// The declaration a statement makes; `None` if it makes none.
+/// The declaration a statement makes on `node`; `None` if it makes none.
 pub(super) fn declaration(
     statement: &Statement,
     session: &Session,
     view: &State,
+    node: NodeId,
 ) -> Option<Result<Declaration, ErrorKind>> {
     let command = match statement {
         Statement::DefineNamespace(define) => {
@@ -100,7 +103,7 @@ pub(super) fn declaration(
             changes: vec![alter_topic(*change)],
         }),
         Statement::DropTopic(name) => return Some(session.topic(view, name).map(Declaration::DropTopic)),
-        _ => return None,
+        _ => member_command(statement, node)?,
     };
     Some(command.map(Declaration::Command))
 }

@@ -11,6 +11,7 @@ fn what(kind: Kind) -> &'static str {
         Kind::Database => "the database",
         Kind::Topic => "the topic",
         Kind::User => "the user",
+        Kind::Replica => "the replica",
     }
 }
 
@@ -24,6 +25,8 @@ fn inside(kind: Kind, count: usize) -> &'static str {
         (Kind::Topic, _) => "topics",
         (Kind::User, 1) => "user",
         (Kind::User, _) => "users",
+        (Kind::Replica, 1) => "replica",
+        (Kind::Replica, _) => "replicas",
     }
 }
 
@@ -51,6 +54,7 @@ impl From<CatalogError> for ErrorKind {
             CatalogError::BadName { .. } | CatalogError::InvalidPartitions { .. } | CatalogError::InvalidValue(_) => {
                 Self::InvalidValue(error.to_string())
             }
+            CatalogError::NodeTombstoned { node } => Self::NodeTombstoned(node.to_string()),
             CatalogError::NotUnderstood(_) => Self::Unavailable(error.to_string()),
         }
     }

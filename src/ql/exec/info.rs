@@ -64,6 +64,7 @@ impl Engine {
             readers.entry(partition).or_default().push((reader, position.offset));
         }
         let cluster = view.members().nth(1).is_some();
+        let routes = self.broker.routes().table();
         let mut each = Vec::with_capacity(topic.partitions.len());
         for (partition, range) in (0..count).zip(&topic.partitions) {
             let marks = match self.broker.marks(topic, partition) {
@@ -86,7 +87,7 @@ impl Engine {
             }
             if cluster {
                 fields.insert("range".to_owned(), range.0.into());
-                let leader = self.broker.leadership(*range).and_then(|watch| watch.borrow().leader);
+                let leader = routes.range(*range).map(|leader| leader.node);
                 fields.insert(
                     "leader".to_owned(),
                     leader.map_or(Value::Null, |node| node.to_string().into()),
@@ -109,21 +110,5 @@ impl Engine {
             ),
             ("retain_bytes", topic.retain_bytes.into()),
         ]))
-    }
-
-    pub(super) fn info_node(&self, view: &State) -> Value {
-        let members = view.members().map(|member| {
-            Value::object([
-                ("broker", Value::Int(member.broker.0.into())),
-                ("node", member.node.to_string().into()),
-            ])
-        });
-        let broker = view.member(self.settings.node).map(|member| i64::from(member.broker.0));
-        Value::object([
-            ("broker", broker.into()),
-            ("members", Value::Array(members.collect())),
-            ("node", self.settings.node.to_string().into()),
-            ("version", env!("CARGO_PKG_VERSION").into()),
-        ])
     }
 }

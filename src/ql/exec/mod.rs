@@ -8,6 +8,7 @@ mod collect;
 mod declare;
 mod failure;
 mod info;
+mod members;
 mod outcome;
 mod placement;
 mod read;
@@ -140,14 +141,16 @@ struct Run<'e> {
 impl Run<'_> {
     async fn statement(&mut self, statement: Statement) -> Result<Outcome, ErrorKind> {
         let view = self.engine.broker.catalog().view();
+        let node = self.engine.settings.node;
+        self.engine.check_writable(&statement, &view)?;
         if let Some(group) = &mut self.group
-            && let Some(declared) = declaration(&statement, &self.session, group.pending())
+            && let Some(declared) = declaration(&statement, &self.session, group.pending(), node)
         {
             group.add(declared?)?;
             return Ok(Outcome::Done);
         }
         if self.group.is_none()
-            && let Some(declared) = declaration(&statement, &self.session, &view)
+            && let Some(declared) = declaration(&statement, &self.session, &view, node)
         {
             self.declare(declared?).await?;
             return Ok(Outcome::Done);
@@ -228,10 +231,6 @@ impl Run<'_> {
             | Statement::AlterGroup { .. }
             | Statement::DropGroup { .. }
             | Statement::Acknowledge(_) => Err(ErrorKind::NotYet("groups that acknowledge messages")),
-            Statement::DefineReplica(_)
-            | Statement::AlterReplica { .. }
-            | Statement::DropReplica(_)
-            | Statement::DefineNodeRoles(_) => Err(ErrorKind::NotYet("replicas")),
             Statement::DefineUser(_)
             | Statement::AlterUser { .. }
             | Statement::DropUser(_)
@@ -247,6 +246,10 @@ impl Run<'_> {
             | Statement::DefineTopic(_)
             | Statement::AlterTopic { .. }
             | Statement::DropTopic(_)
+            | Statement::DefineReplica(_)
+            | Statement::AlterReplica { .. }
+            | Statement::DropReplica(_)
+            | Statement::DefineNodeRoles(_)
             | Statement::Begin
             | Statement::Commit
             | Statement::Cancel => Err(ErrorKind::Internal("a statement went the wrong way".to_owned())),

@@ -178,7 +178,6 @@ async fn what_a_topic_cannot_do_is_refused_by_name() {
             "DEFINE USER u ROLE owner PASSWORD 'p'",
             "this version does not have users yet",
         ),
-        ("DEFINE REPLICA r AT 'h:1'", "this version does not have replicas yet"),
         (
             "DEFINE GROUP 'g' ON TOPIC plain ACK DEADLINE 1s",
             "this version does not have groups that acknowledge messages yet",

@@ -21,7 +21,7 @@ async fn facts_are_told_as_declared() {
         store.text("INFO FOR STORE; INFO FOR NODE").await,
         format!(
             "{{ namespaces: ['shop'], node: '{node}', version: '{version}' }}
-{{ broker: 1, members: [{{ broker: 1, node: '{node}' }}], node: '{node}', version: '{version}' }}\n"
+{{ broker: 1, members: [{{ broker: 1, node: '{node}', roles: ['serving', 'writable', 'coordinating'], state: 'voting' }}], node: '{node}', version: '{version}' }}\n"
         )
     );
 }

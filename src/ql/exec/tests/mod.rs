@@ -2,6 +2,7 @@
 
 mod data;
 mod declarations;
+mod members;
 mod readers;
 
 use super::{Engine, Outcome, Settings};
