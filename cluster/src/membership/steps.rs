@@ -263,7 +263,8 @@ mod tests {
             away in proptest::collection::btree_set(1..7u128, 0..3),
             pick in any::<proptest::sample::Index>(),
         ) {
-            let leader = *voters.iter().find(|v| !away.contains(v)).unwrap_or(voters.first().unwrap());
+            let living = voters.iter().find(|v| !away.contains(v)).copied();
+            let leader = living.unwrap_or_else(|| *voters.first().unwrap());
             // Who leads is not away.
             let silent: Vec<u128> = away.into_iter().filter(|node| *node != leader).collect();
             let mut sim = Sim::of(voters);
