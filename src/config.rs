@@ -5,6 +5,7 @@
 use clap::{Args, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// A durable, clustered message store that unchanged Kafka clients use as their broker.
 ///
@@ -209,10 +210,36 @@ pub struct Script {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub file: Option<PathBuf>,
 
+    /// Sign in as this user, with the password in TESSARIDB_PASSWORD.
+    #[arg(long, value_name = "NAME", env = "TESSARIDB_USER", value_parser = user)]
+    pub user: Option<String>,
+
     /// Bind a parameter: its value is written as TessariQL.
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parameter)]
     pub parameters: Vec<(String, String)>,
 }
+
+/// A name and its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub name: String,
+    /// Never on a command line, which others on the machine can read.
+    pub password: Zeroizing<String>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A sentence about credentials that are not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadCredentials(String);
 
 /// What the process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +251,25 @@ pub enum Role {
 }
 
 impl Config {
+    /// Whom `--user` signs in as, with the password of TESSARIDB_PASSWORD.
+    pub fn credentials(&self) -> Result<Option<Credentials>, BadCredentials> {
+        let Some(name) = self.script.user.clone() else {
+            return Ok(None);
+        };
+        let password = variable("TESSARIDB_PASSWORD")?
+            .ok_or_else(|| BadCredentials("--user needs its password in TESSARIDB_PASSWORD".to_owned()))?;
+        Ok(Some(Credentials { name, password }))
+    }
+
+    /// The first owner to declare where a node's store has no users: TESSARIDB_INITIAL_USER and
+    /// TESSARIDB_INITIAL_PASSWORD.
+    pub fn initial_user() -> Result<Option<Credentials>, BadCredentials> {
+        first_user(
+            variable("TESSARIDB_INITIAL_USER")?,
+            variable("TESSARIDB_INITIAL_PASSWORD")?,
+        )
+    }
+
     /// A node when it listens anywhere, else a client of a store.
     pub fn role(&self) -> Role {
         if self.listen.serve.is_some() || self.listen.kafka.is_some() {
@@ -231,6 +277,41 @@ impl Config {
         } else {
             Role::Client
         }
+    }
+}
+
+/// A variable of the environment; an empty one is none.
+fn variable(name: &str) -> Result<Option<Zeroizing<String>>, BadCredentials> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(Zeroizing::new(value)).filter(|value| !value.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => Err(BadCredentials(format!("{name} is not UTF-8"))),
+    }
+}
+
+fn first_user(
+    name: Option<Zeroizing<String>>,
+    password: Option<Zeroizing<String>>,
+) -> Result<Option<Credentials>, BadCredentials> {
+    match (name, password) {
+        (None, None) => Ok(None),
+        (Some(name), Some(password)) => {
+            let name = user(&name).map_err(|e| BadCredentials(format!("TESSARIDB_INITIAL_USER: {e}")))?;
+            Ok(Some(Credentials { name, password }))
+        }
+        (Some(_), None) => Err(BadCredentials(
+            "TESSARIDB_INITIAL_USER needs TESSARIDB_INITIAL_PASSWORD, too".to_owned(),
+        )),
+        (None, Some(_)) => Err(BadCredentials(
+            "TESSARIDB_INITIAL_PASSWORD needs TESSARIDB_INITIAL_USER, too".to_owned(),
+        )),
+    }
+}
+
+fn user(text: &str) -> Result<String, String> {
+    match cluster::catalog::is_identifier(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is not a user's name")),
     }
 }
 
@@ -334,6 +415,23 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_first_owner_has_a_name_and_a_password_or_there_is_none() {
+        let text = |text: &str| Some(Zeroizing::new(text.to_owned()));
+        assert_eq!(first_user(None, None), Ok(None));
+        let ada = first_user(text("ada"), text("s3cret")).unwrap().unwrap();
+        assert_eq!((ada.name.as_str(), ada.password.as_str()), ("ada", "s3cret"));
+        assert!(!format!("{ada:?}").contains("s3cret"));
+        for (name, password) in [(text("ada"), None), (None, text("x")), (text("a b"), text("s3cret"))] {
+            let refused = first_user(name, password).unwrap_err().to_string();
+            assert!(
+                refused.contains("TESSARIDB_INITIAL_") && !refused.contains("s3cret"),
+                "{refused}"
+            );
+        }
+        assert!(parse(&["./data", "--user", "a b"]).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
 
-use crate::auth::{Auth, AuthConfig};
+use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
 use crate::config::{Config, Validate};
 use crate::groups::{Coordinator, GroupConfig};
@@ -99,6 +99,7 @@ impl Node {
         let groups = Coordinator::new(broker.clone(), group_config(config));
         let engine = Arc::new(Engine::new(
             broker.clone(),
+            auth.clone(),
             Settings {
                 node: id,
                 max_message_bytes: config.kafka.max_message_bytes,
@@ -131,8 +132,11 @@ impl Node {
 
     /// What `/metrics` shows of the rooms below the front doors.
     fn collectors(&self) -> Vec<http::Collector> {
-        let broker = self.broker.clone();
-        vec![Box::new(move |out| broker_metrics(&broker, out))]
+        let (broker, auth) = (self.broker.clone(), self.auth.clone());
+        vec![
+            Box::new(move |out| broker_metrics(&broker, out)),
+            Box::new(move |out| sign_in_metrics(&auth, out)),
+        ]
     }
 
     /// Stops everything below the front doors. What was acknowledged is durable already.
@@ -159,10 +163,16 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let first = Config::initial_user()?;
     // Taken before anything is opened, so that a taken port leaves no trace in the folder.
     let http = bind(config.listen.serve.as_deref()).await?;
     let kafka = bind(config.listen.kafka.as_deref()).await?;
     let node = Node::open(config).await?;
+    if let Some(first) = first {
+        // Before any front door opens: nobody else gets to be the first.
+        let declared = node.auth.declare_first(&first.name, first.password.as_bytes()).await;
+        declared.context("the first owner was not declared")?;
+    }
     let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?);
 
     let (ready, is_ready) = watch::channel(false);
@@ -170,6 +180,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let http = http.map(|listener| {
         let server = http::Server::new(
             node.engine.clone(),
+            node.auth.clone(),
             is_ready,
             node.collectors(),
             http::Limits::default(),
@@ -236,13 +247,38 @@ pub fn shell(config: &Config) -> anyhow::Result<Ending> {
         (None, None) => Input::Standard,
     };
     let parameters = config.script.parameters.clone();
+    let user = config.credentials()?;
     if let Some(at) = &config.script.at {
-        return Ok(Shell::new(Store::Remote(Remote::new(at)), parameters).run(input));
+        let mut remote = Remote::new(at);
+        if let Some(user) = &user {
+            remote = remote.signed_in_as(&user.name, &user.password);
+        }
+        return Ok(Shell::new(Store::Remote(remote), parameters).run(input));
     }
     let runtime = runtime()?;
     let node = runtime.block_on(Node::open(config))?;
+    let origin = Origin {
+        surface: Surface::Shell,
+        remote: None,
+    };
+    // Whoever can open the folder can read and write everything in it: no password stands before that. A user that is
+    // named is taken at its word all the same, so that its rights can be tried.
+    let who = match &user {
+        None => Who::Folder,
+        Some(user) => {
+            let signing_in = node.auth.sign_in(&user.name, user.password.as_bytes(), &origin);
+            match runtime.block_on(signing_in) {
+                Ok(principal) => Who::User(principal),
+                Err(refused) => {
+                    runtime.block_on(node.close());
+                    anyhow::bail!("{}: {refused}", user.name);
+                }
+            }
+        }
+    };
     let store = Store::Local {
         scripts: node.engine.clone(),
+        caller: Caller { who, origin },
         runtime: runtime.handle().clone(),
     };
     let ending = Shell::new(store, parameters).run(input);
@@ -404,6 +440,26 @@ fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
         max_connections_per_address: config.kafka.max_connections_per_address,
         max_idle: Duration::from_secs(config.kafka.idle_seconds),
         ..KafkaConfig::new(cluster_id.simple().to_string())
+    }
+}
+
+/// How sign-ins went, in Prometheus' text form.
+fn sign_in_metrics(auth: &Auth, out: &mut String) {
+    use std::fmt::Write;
+    use std::sync::atomic::Ordering::Relaxed;
+    let (name, counts) = ("tessaridb_sign_ins_total", auth.counts());
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "# HELP {name} Sign-ins with a password, by outcome.\n# TYPE {name} counter"
+    );
+    for (outcome, count) in [
+        ("good", &counts.good),
+        ("refused", &counts.refused),
+        ("throttled", &counts.throttled),
+        ("busy", &counts.busy),
+    ] {
+        let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {}", count.load(Relaxed));
     }
 }
 

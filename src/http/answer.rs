@@ -39,14 +39,20 @@ pub(super) fn outcomes(result: Result<Vec<Outcome>, Error>, text: bool) -> Respo
         Ok(outcomes) => json(StatusCode::OK, &Results { results: &outcomes }),
         Err(error) => {
             let code = error.code();
-            let mut response = failure(status_of(code), &error.to_string(), code.as_str());
-            if code == Code::Unauthenticated {
-                let basic = HeaderValue::from_static("Basic realm=\"tessaridb\", charset=\"UTF-8\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
+            let response = failure(status_of(code), &error.to_string(), code.as_str());
+            match code {
+                Code::Unauthenticated => with_challenge(response),
+                _ => response,
             }
-            response
         }
     }
+}
+
+/// With the header that says how to sign in.
+pub(super) fn with_challenge(mut response: Response) -> Response {
+    let basic = HeaderValue::from_static("Basic realm=\"tessaridb\", charset=\"UTF-8\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
+    response
 }
 
 /// Any failure.
@@ -64,7 +70,8 @@ pub(super) fn status(status: StatusCode, word: &str) -> Response {
     json(status, &serde_json::json!({ "status": word }))
 }
 
-fn json(status: StatusCode, value: &impl Serialize) -> Response {
+/// A value as JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     let json = HeaderValue::from_static("application/json");
     match serde_json::to_vec(value) {
         Ok(body) => (status, [(header::CONTENT_TYPE, json)], body).into_response(),

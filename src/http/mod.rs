@@ -4,7 +4,11 @@
 //!   POST /script   a script in, outcomes out: JSON, or TessariQL with `Accept: text/plain`
 //!   GET  /health   the process runs            GET /ready    it takes requests; leaves first when the node stops
 //!   GET  /metrics  Prometheus text             GET /         a console
+//!   POST /session  a token for 12 hours        DELETE /session   ends one
 //! ```
+//!
+//! Once the store has users, `/script` and `/metrics` want one of them signed in; `/health`, `/ready` and the console's page
+//! tell nothing of the store and stay open.
 //!
 //! One entrance: [`Server::serve`].
 
@@ -12,13 +16,15 @@ mod answer;
 mod metrics;
 mod script;
 mod serve;
+mod sign_in;
 
 #[cfg(test)]
 mod tests;
 
+use crate::auth::Auth;
 use crate::ql::exec::Scripts;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
@@ -58,6 +64,7 @@ pub struct Server {
 /// What handlers share.
 struct Shared {
     scripts: Arc<dyn Scripts>,
+    auth: Arc<Auth>,
     ready: watch::Receiver<bool>,
     /// One permit a KiB of body.
     body_kib: Arc<Semaphore>,
@@ -65,16 +72,18 @@ struct Shared {
 }
 
 impl Server {
-    /// A front door that hands scripts to `scripts`, says `/ready` as long as `ready` holds true, and lets `collectors`
+    /// A front door that hands scripts to `scripts` in the name of whom `auth` signs in, says `/ready` as long as `ready` holds true, and lets `collectors`
     /// add to `/metrics`.
     pub fn new(
         scripts: Arc<dyn Scripts>,
+        auth: Arc<Auth>,
         ready: watch::Receiver<bool>,
         collectors: Vec<Collector>,
         limits: Limits,
     ) -> Self {
         let shared = Shared {
             scripts,
+            auth,
             ready,
             body_kib: Arc::new(Semaphore::new(limits.body_bytes.max(MAX_BODY) / 1024)),
             metrics: Metrics::new(collectors),
@@ -89,6 +98,7 @@ impl Server {
         Router::new()
             .route("/", get(console))
             .route("/script", post(script::script))
+            .route("/session", post(sign_in::open).delete(sign_in::end))
             .route("/health", get(health))
             .route("/ready", get(ready))
             .route("/metrics", get(metrics))
@@ -111,7 +121,11 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (request, _) = request.into_parts();
+    if let Err(refusal) = sign_in::caller(&shared, &request).await {
+        return refusal;
+    }
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, text)], shared.metrics.print()).into_response()
 }

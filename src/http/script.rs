@@ -1,6 +1,7 @@
 //! `POST /script`.
 
-use super::{MAX_BODY, Shared, answer};
+use super::{MAX_BODY, Shared, answer, sign_in};
+use crate::auth::Caller;
 use crate::ql::{self, Error, ErrorKind, Parameters};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -21,8 +22,16 @@ const DRAIN: usize = 64 * 1024 * 1024;
 pub(super) async fn script(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
+    // Before the body: nobody's body takes memory.
+    let caller = match sign_in::caller(&shared, &parts).await {
+        Ok(caller) => caller,
+        Err(refusal) => {
+            shared.metrics.script(refusal.status(), started.elapsed());
+            return refusal;
+        }
+    };
     let response = match tokio::time::timeout(BODY_TIME, room_and_body(&shared.body_kib, &parts.headers, body)).await {
-        Ok(Ok((body, _room))) => run(&shared, &parts.headers, body).await,
+        Ok(Ok((body, _room))) => run(&shared, caller, &parts.headers, body).await,
         Ok(Err(refusal)) => refusal,
         Err(_) => answer::failure(
             StatusCode::REQUEST_TIMEOUT,
@@ -76,7 +85,7 @@ async fn read(mut body: Body, size: usize) -> Result<Bytes, Response> {
     Ok(script.freeze())
 }
 
-async fn run(shared: &Arc<Shared>, headers: &HeaderMap, body: Bytes) -> Response {
+async fn run(shared: &Arc<Shared>, caller: Caller, headers: &HeaderMap, body: Bytes) -> Response {
     let text = wants_text(headers);
     let (script, parameters) = match unwrap(body) {
         Ok(unwrapped) => unwrapped,
@@ -85,7 +94,7 @@ async fn run(shared: &Arc<Shared>, headers: &HeaderMap, body: Bytes) -> Response
     let _running = shared.metrics.running();
     let scripts = shared.scripts.clone();
     // On a task of its own: a script goes on to its end though its sender hangs up.
-    let running = tokio::spawn(async move { scripts.execute(script, parameters).await });
+    let running = tokio::spawn(async move { scripts.execute(caller, script, parameters).await });
     let result = running.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a script ended early");
         Err(ErrorKind::Internal("the script ended early".to_owned()).into())

@@ -1,10 +1,13 @@
 //! Connections: accepted, bounded, and ended in good order.
 
 use super::Server;
+use super::sign_in::Remote;
+use axum::Extension;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -30,7 +33,7 @@ impl Server {
                 () = stop.cancelled() => break,
                 accepted = accept(&listener, &room) => accepted,
             };
-            let (stream, permit) = match accepted {
+            let (stream, remote, permit) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
@@ -40,10 +43,11 @@ impl Server {
             };
             // Answers are small and asked for one at a time: don't hold them back.
             let _ = stream.set_nodelay(true);
+            let router = router.clone().layer(Extension(Remote(remote)));
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIME)
-                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
@@ -62,8 +66,8 @@ impl Server {
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
     let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+    let (stream, remote) = listener.accept().await?;
+    Ok((stream, remote, permit))
 }

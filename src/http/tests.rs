@@ -1,6 +1,7 @@
 //! The front door over a real socket, with scripts that are read and not carried out.
 
 use super::*;
+use crate::auth::{AuthConfig, Caller, Who};
 use crate::ql::exec::{Outcome, Record};
 use crate::ql::{Error, ErrorKind, Object, Parameters, Value, parse_bytes};
 use bytes::Bytes;
@@ -13,11 +14,14 @@ use tokio_util::sync::CancellationToken;
 /// Answers a value for each CREATE, and errors for some names.
 struct Fake {
     gate: Semaphore,
+    /// Who sent the last script.
+    caller: parking_lot::Mutex<Option<Caller>>,
 }
 
 #[async_trait::async_trait]
 impl Scripts for Fake {
-    async fn execute(&self, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
+    async fn execute(&self, caller: Caller, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
+        *self.caller.lock() = Some(caller);
         let mut outcomes = Vec::new();
         for one in parse_bytes(&script, &parameters)? {
             let source = one.statement.to_string();
@@ -51,6 +55,9 @@ impl Scripts for Fake {
 
 struct Running {
     address: SocketAddr,
+    _host: cluster::raft::RangeHost,
+    catalog: cluster::catalog::Catalog,
+    auth: Arc<Auth>,
     fake: Arc<Fake>,
     ready: watch::Sender<bool>,
     stop: CancellationToken,
@@ -60,16 +67,22 @@ struct Running {
 async fn start() -> Running {
     let fake = Arc::new(Fake {
         gate: Semaphore::new(0),
+        caller: parking_lot::Mutex::default(),
     });
+    let (host, catalog) = crate::auth::tests::catalog().await;
+    let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
     let (ready, watched) = watch::channel(true);
     let collector: Collector = Box::new(|out| out.push_str("more 1\n"));
-    let server = Server::new(fake.clone(), watched, vec![collector], Limits::default());
+    let server = Server::new(fake.clone(), auth.clone(), watched, vec![collector], Limits::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let served = tokio::spawn(server.serve(listener, stop.clone()));
     Running {
         address,
+        _host: host,
+        catalog,
+        auth,
         fake,
         ready,
         stop,
@@ -92,6 +105,24 @@ fn post(body: &str, accept: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// A request with an `Authorization`: status, head, body.
+async fn signed(address: SocketAddr, what: &str, authorization: &str) -> (u16, String, String) {
+    let body = "READ FROM t";
+    let request = format!(
+        "{what} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{authorization}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let text = exchange(address, request.as_bytes()).await;
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    (head[9..12].parse().unwrap(), head.to_ascii_lowercase(), body.to_owned())
+}
+
+fn basic(pair: &str) -> String {
+    use base64::Engine;
+    let pair = base64::engine::general_purpose::STANDARD.encode(pair);
+    format!("Authorization: Basic {pair}\r\n")
 }
 
 async fn answer(address: SocketAddr, request: &[u8]) -> (u16, String) {
@@ -245,4 +276,122 @@ async fn metrics_and_console_are_there() {
     assert!(metrics.ends_with("more 1\n"), "{metrics}");
     let (status, page) = get(node.address, "/").await;
     assert_eq!((status, page.contains("<textarea")), (200, true));
+}
+
+#[tokio::test]
+async fn a_store_with_users_answers_who_signs_in() {
+    let node = start().await;
+    node.auth.declare_first("ada", b"pass:word").await.unwrap();
+    for authorization in [
+        String::new(),
+        basic("ada:wrong"),
+        basic("nobody:pass:word"),
+        basic("ada"),
+        basic("\u{0}:"),
+        "Authorization: Basic %%%\r\n".to_owned(),
+        "Authorization: Digest ada\r\n".to_owned(),
+        "Authorization: nonsense\r\n".to_owned(),
+        "Authorization: Bearer nonsense\r\n".to_owned(),
+        format!("Authorization: Bearer {}\r\n", "A".repeat(43)),
+    ] {
+        for what in ["POST /script", "GET /metrics", "POST /session"] {
+            // A wrong password a name and no more: three would make it wait.
+            if what != "POST /script" && authorization.contains("Basic") {
+                continue;
+            }
+            let (status, head, body) = signed(node.address, what, &authorization).await;
+            assert_eq!(status, 401, "{what} {authorization}");
+            assert!(head.contains("www-authenticate: basic realm="), "{head}");
+            assert!(
+                body.contains(r#""code":"unauthenticated""#) && !body.contains("pass"),
+                "{body}"
+            );
+        }
+    }
+    assert!(node.fake.caller.lock().is_none(), "no script got through");
+    for open in ["/health", "/ready", "/"] {
+        assert_eq!(get(node.address, open).await.0, 200, "{open}");
+    }
+    let ada = basic("ada:pass:word");
+    assert_eq!(signed(node.address, "POST /script", &ada).await.0, 200);
+    let caller = node.fake.caller.lock().take().unwrap();
+    assert!(matches!(caller.who, Who::User(principal) if &*principal.name == "ada"));
+    assert!(caller.origin.remote.is_some_and(|remote| remote.ip().is_loopback()));
+    assert_eq!(signed(node.address, "GET /metrics", &ada).await.0, 200);
+}
+
+#[tokio::test]
+async fn an_open_store_asks_nobody_who_they_are() {
+    let node = start().await;
+    for authorization in [String::new(), basic("ada:x"), "Authorization: Bearer x\r\n".to_owned()] {
+        assert_eq!(signed(node.address, "POST /script", &authorization).await.0, 200);
+        let caller = node.fake.caller.lock().take().unwrap();
+        assert_eq!(caller.who, Who::Anonymous);
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_opened_used_and_ended() {
+    let node = start().await;
+    node.auth.declare_first("ada", b"password").await.unwrap();
+    let open = async || {
+        let (status, head, body) = signed(node.address, "POST /session", &basic("ada:password")).await;
+        assert_eq!(status, 200, "{body}");
+        assert!(head.contains("cache-control: no-store"), "{head}");
+        let opened: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(opened["user"], "ada");
+        assert!(opened["expires"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+        format!("Authorization: Bearer {}\r\n", opened["token"].as_str().unwrap())
+    };
+    let (first, second) = (open().await, open().await);
+    for bearer in [&first, &second] {
+        assert_eq!(signed(node.address, "POST /script", bearer).await.0, 200);
+    }
+    assert_eq!(
+        signed(node.address, "POST /session", &first).await.0,
+        401,
+        "a token opens no other"
+    );
+    assert_eq!(signed(node.address, "DELETE /session", &first).await.0, 200);
+    assert_eq!(signed(node.address, "DELETE /session", &first).await.0, 401);
+    assert_eq!(signed(node.address, "POST /script", &first).await.0, 401);
+    assert_eq!(signed(node.address, "POST /script", &second).await.0, 200);
+
+    let change = cluster::catalog::Command::AlterUser {
+        user: cluster::catalog::UserRef {
+            name: "ada".into(),
+            id: None,
+        },
+        change: cluster::catalog::UserChange::Password(node.auth.hash(b"other").await.unwrap()),
+    };
+    node.catalog.propose(change).await.unwrap();
+    assert_eq!(
+        signed(node.address, "POST /script", &second).await.0,
+        401,
+        "the user changed"
+    );
+}
+
+#[tokio::test]
+async fn wrong_passwords_are_told_when_to_try_again() {
+    let node = start().await;
+    node.auth.declare_first("ada", b"password").await.unwrap();
+    for what in ["POST /script", "GET /metrics", "POST /session"] {
+        assert_eq!(signed(node.address, what, &basic("ada:wrong")).await.0, 401);
+    }
+    // Another one, as of a clock ahead, so that the wait is whole however slow this test runs.
+    let clock = node.catalog.view().wrong_passwords("ada").unwrap();
+    assert_eq!(clock.count, 3);
+    let further = cluster::catalog::Command::CountWrongPassword {
+        name: "ada".into(),
+        now_ms: clock.last_ms + 60_000,
+    };
+    node.catalog.propose(further).await.unwrap();
+    for what in ["POST /script", "GET /metrics", "POST /session"] {
+        let (status, head, body) = signed(node.address, what, &basic("ada:password")).await;
+        assert_eq!(status, 429, "{body}");
+        assert!(head.contains("retry-after: 2"), "{head}");
+        assert!(body.contains(r#""code":"throttled""#), "{body}");
+    }
+    assert_eq!(node.catalog.view().wrong_passwords("ada").unwrap().count, 4);
 }

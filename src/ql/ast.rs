@@ -4,6 +4,7 @@ use super::error::Span;
 use super::value::{Object, Value};
 use std::fmt;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// A statement and where it stands in the script.
 #[derive(Clone, Debug, PartialEq)]
@@ -379,9 +380,9 @@ pub enum Credential {
     Hash(Secret),
 }
 
-/// Text that appears in no message, log or printed statement.
+/// Text that appears in no message, log or printed statement, and is wiped when it goes.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// What stands in its place when printed.
@@ -389,7 +390,7 @@ impl Secret {
 
     /// Keeps a secret.
     pub fn new(text: String) -> Self {
-        Self(text)
+        Self(Zeroizing::new(text))
     }
 
     /// The secret itself.

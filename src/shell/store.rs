@@ -1,12 +1,16 @@
 //! Where scripts are carried out.
 
+use crate::auth::Caller;
 use crate::ql::exec::Scripts;
 use crate::ql::{self, Parameters};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use zeroize::Zeroizing;
 
 /// A store to run scripts on.
 pub enum Store {
@@ -14,6 +18,8 @@ pub enum Store {
     Local {
         /// Its engine.
         scripts: Arc<dyn Scripts>,
+        /// In whose name.
+        caller: Caller,
         /// The runtime it lives in.
         runtime: Handle,
     },
@@ -36,9 +42,13 @@ impl Store {
     /// Carries out a script; its outcomes as text.
     pub(super) fn execute(&self, script: &str, parameters: &BTreeMap<String, String>) -> Result<String, StoreError> {
         match self {
-            Self::Local { scripts, runtime } => {
+            Self::Local {
+                scripts,
+                caller,
+                runtime,
+            } => {
                 let parameters = literals(parameters)?;
-                let running = scripts.execute(script.to_owned().into(), parameters);
+                let running = scripts.execute(caller.clone(), script.to_owned().into(), parameters);
                 let outcomes = runtime
                     .block_on(running)
                     .map_err(|error| StoreError::Failed(error.to_string()))?;
@@ -66,6 +76,8 @@ fn literals(parameters: &BTreeMap<String, String>) -> Result<Parameters, StoreEr
 pub struct Remote {
     agent: ureq::Agent,
     address: String,
+    /// `Authorization`, where somebody signs in.
+    authorization: Option<Zeroizing<String>>,
 }
 
 impl Remote {
@@ -80,19 +92,31 @@ impl Remote {
         Self {
             agent: config.build().into(),
             address: address.into(),
+            authorization: None,
+        }
+    }
+
+    /// Signs in with each script.
+    pub fn signed_in_as(self, name: &str, password: &str) -> Self {
+        let pair = Zeroizing::new(format!("{name}:{password}"));
+        Self {
+            authorization: Some(Zeroizing::new(format!("Basic {}", STANDARD.encode(&*pair)))),
+            ..self
         }
     }
 
     fn execute(&self, script: &str, parameters: &BTreeMap<String, String>) -> Result<String, StoreError> {
         let unusable = |error: &dyn std::fmt::Display| StoreError::Unusable(format!("{}: {error}", self.address));
         let body = serde_json::json!({ "script": script, "parameters": parameters }).to_string();
-        let mut response = self
+        let mut request = self
             .agent
             .post(format!("http://{}/script", self.address))
             .header("Content-Type", "application/json")
-            .header("Accept", "text/plain")
-            .send(&body)
-            .map_err(|error| unusable(&error))?;
+            .header("Accept", "text/plain");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization.as_str());
+        }
+        let mut response = request.send(&body).map_err(|error| unusable(&error))?;
         // An answer may be larger than the messages in it: as text, bytes take two digits each.
         let text = response
             .body_mut()

@@ -1,6 +1,7 @@
 //! Scripts on a local store and over HTTP, against an engine that tells what it was given.
 
 use super::*;
+use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::http::{Limits, Server};
 use crate::ql::exec::{Outcome, Scripts};
 use crate::ql::{Error, ErrorKind, parse_bytes};
@@ -18,7 +19,7 @@ struct Fake {
 
 #[async_trait::async_trait]
 impl Scripts for Fake {
-    async fn execute(&self, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
+    async fn execute(&self, _: Caller, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
         self.scripts.lock().push(String::from_utf8_lossy(&script).into_owned());
         let answer = |located: ql::ast::Located| match located.statement {
             Statement::Info(_) => Ok(Outcome::Value(located.statement.to_string().into())),
@@ -37,15 +38,30 @@ fn runtime() -> Runtime {
         .unwrap()
 }
 
+/// A store without users.
+fn open_store() -> Arc<Auth> {
+    let runtime = runtime();
+    let (_host, catalog) = runtime.block_on(crate::auth::tests::catalog());
+    Arc::new(Auth::new(catalog, AuthConfig::default()))
+}
+
 /// Both kinds of store over one engine.
 fn stores(runtime: &Runtime, fake: &Arc<Fake>, stop: &CancellationToken) -> [Store; 2] {
+    let auth = open_store();
     let (_, ready) = tokio::sync::watch::channel(true);
-    let server = Server::new(fake.clone(), ready, Vec::new(), Limits::default());
+    let server = Server::new(fake.clone(), auth, ready, Vec::new(), Limits::default());
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     runtime.spawn(server.serve(listener, stop.clone()));
     let local = Store::Local {
         scripts: fake.clone(),
+        caller: Caller {
+            who: Who::Folder,
+            origin: Origin {
+                surface: Surface::Shell,
+                remote: None,
+            },
+        },
         runtime: runtime.handle().clone(),
     };
     [local, Store::Remote(Remote::new(address))]

@@ -6,6 +6,7 @@
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
 //! * [`kill`]: kill -9 under an idempotent load; [`node`]: starting and stopping.
 //! * [`process`]: a tessaridb process of a test's own.
+//! * [`users`]: users, sign-in and what becomes of passwords.
 
 mod clients;
 mod differential;
@@ -14,4 +15,5 @@ mod kafka_wire;
 mod kill;
 mod node;
 mod process;
+mod users;
 mod wire;

@@ -16,6 +16,7 @@ pub struct Process {
     dir: TempDir,
     child: Option<Child>,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     /// Port of --serve.
     pub http: u16,
     /// Port of --kafka.
@@ -25,10 +26,17 @@ pub struct Process {
 impl Process {
     /// Starts a node with fresh ports and waits until it is ready.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::start_in(arguments, &[])
+    }
+
+    /// Starts a node with variables of its environment.
+    pub fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let mut process = Self {
             dir: tempfile::tempdir().expect("a temporary folder"),
             child: None,
             arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
+            environment: environment.iter().map(own).collect(),
             http: free_port(),
             kafka: free_port(),
         };
@@ -70,6 +78,7 @@ impl Process {
         command.args(["--serve", &format!("127.0.0.1:{}", self.http)]);
         command.args(["--kafka", &self.bootstrap()]);
         command.args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -157,7 +166,8 @@ pub fn http_get(port: u16, path: &str) -> Option<(u16, String)> {
     )
 }
 
-fn http(port: u16, request: &str) -> Option<(u16, String)> {
+/// Any request over HTTP: status and body, or nothing where nobody answers.
+pub fn http(port: u16, request: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(request.as_bytes()).ok()?;

@@ -6,7 +6,8 @@ use super::super::ast::{
 use super::super::error::ErrorKind;
 use super::Session;
 use super::members::member_command;
-use cluster::catalog::{Acknowledge, Command, State, Topic, TopicChange, TopicSpec};
+use super::users::user_command;
+use cluster::catalog::{Acknowledge, Command, PasswordHash, State, Topic, TopicChange, TopicSpec};
 use cluster::ids::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(super) struct Group {
     pending: State,
     /// The catalog as it was at BEGIN.
     before: Arc<State>,
+    /// What the audit is told once they are applied.
+    told: Vec<String>,
 }
 
 impl Group {
@@ -35,6 +38,7 @@ impl Group {
             commands: Vec::new(),
             pending: (*view).clone(),
             before: view,
+            told: Vec::new(),
         }
     }
 
@@ -45,7 +49,7 @@ impl Group {
     /// Adds a declaration, or says at once why it will be refused.
     pub(super) fn add(&mut self, declaration: Declaration) -> Result<(), ErrorKind> {
         // Data of a topic dropped here goes in the broker's next round.
-        let command = match declaration {
+        let mut command = match declaration {
             Declaration::DropTopic(topic) => Command::DropTopic { topic: topic.id },
             Declaration::Command(command) => command,
         };
@@ -57,23 +61,47 @@ impl Group {
                 "a topic declared since BEGIN cannot be altered or dropped before COMMIT",
             ));
         }
+        if let Command::Grant { topic, .. } | Command::Revoke { topic, .. } = &command
+            && self.before.topic_by_id(*topic).is_none()
+        {
+            return Err(ErrorKind::InvalidGroup(
+                "a topic declared since BEGIN cannot be granted before COMMIT",
+            ));
+        }
+        // So is a user's, but its name will do: nobody else can have declared it in between.
+        if let Command::AlterUser { user, .. }
+        | Command::DropUser { user }
+        | Command::Grant { user, .. }
+        | Command::Revoke { user, .. } = &mut command
+        {
+            user.id = user
+                .id
+                .filter(|id| self.before.user(&user.name).is_some_and(|before| before.id == *id));
+        }
         self.pending.apply(command.clone())?;
         self.commands.push(command);
         Ok(())
     }
 
-    /// All of them as one command; `None` if there are none.
-    pub(super) fn command(self) -> Option<Command> {
-        (!self.commands.is_empty()).then_some(Command::Together(self.commands))
+    /// Tells the audit of a declaration once all are applied.
+    pub(super) fn tell(&mut self, what: String) {
+        self.told.push(what);
+    }
+
+    /// All of them as one command (`None` if there are none), and what the audit is told then.
+    pub(super) fn end(self) -> (Option<Command>, Vec<String>) {
+        let command = (!self.commands.is_empty()).then_some(Command::Together(self.commands));
+        (command, self.told)
     }
 }
 
-/// The declaration a statement makes on `node`; `None` if it makes none.
+/// The declaration a statement makes on `node`; `None` if it makes none. `hash` is that of the password it gives, if it does.
 pub(super) fn declaration(
     statement: &Statement,
     session: &Session,
     view: &State,
     node: NodeId,
+    hash: Option<&PasswordHash>,
 ) -> Option<Result<Declaration, ErrorKind>> {
     let command = match statement {
         Statement::DefineNamespace(define) => {
@@ -103,7 +131,10 @@ pub(super) fn declaration(
             changes: vec![alter_topic(*change)],
         }),
         Statement::DropTopic(name) => return Some(session.topic(view, name).map(Declaration::DropTopic)),
-        _ => member_command(statement, node)?,
+        _ => match user_command(statement, session, view, hash.cloned()) {
+            Some(command) => command,
+            None => member_command(statement, node)?,
+        },
     };
     Some(command.map(Declaration::Command))
 }

@@ -2,7 +2,9 @@
 
 use super::super::error::ErrorKind;
 use super::super::value::{Object, Value};
-use super::{Engine, Session};
+use super::Engine;
+use super::rights::Rights;
+use crate::auth::{Action, On};
 use crate::broker::AccessError;
 use cluster::catalog::{Acknowledge, State, Topic};
 use std::collections::BTreeMap;
@@ -13,16 +15,19 @@ fn names<'a>(names: impl Iterator<Item = &'a String>) -> Value {
 }
 
 impl Engine {
-    pub(super) fn info_store(&self, view: &State) -> Value {
+    pub(super) fn info_store(&self, rights: &Rights<'_>) -> Value {
+        let namespaces = rights.state.namespaces();
+        let seen = namespaces.filter(|one| rights.standing.may(Action::Describe, On::Namespace(one)));
         Value::object([
-            ("namespaces", names(view.namespaces().map(|namespace| &namespace.name))),
+            ("namespaces", names(seen.map(|namespace| &namespace.name))),
             ("node", self.settings.node.to_string().into()),
             ("version", env!("CARGO_PKG_VERSION").into()),
         ])
     }
 
-    pub(super) fn info_namespace(&self, session: &Session, view: &State) -> Result<Value, ErrorKind> {
-        let name = session.namespace(view)?;
+    pub(super) fn info_namespace(&self, rights: &Rights<'_>) -> Result<Value, ErrorKind> {
+        let view = rights.state;
+        let name = rights.session.namespace(view)?;
         let namespace = view
             .namespace(&name)
             .ok_or_else(|| super::unknown("the namespace", &name))?;
@@ -30,26 +35,28 @@ impl Engine {
             Acknowledge::Majority => "majority",
             Acknowledge::Leader => "leader",
         };
+        let databases = view.databases(namespace.id);
+        let seen = databases.filter(|one| rights.standing.may(Action::Describe, On::Database(one)));
         Ok(Value::object([
             ("acknowledge", acknowledge.into()),
-            (
-                "databases",
-                names(view.databases(namespace.id).map(|database| &database.name)),
-            ),
+            ("databases", names(seen.map(|database| &database.name))),
             ("name", name.into()),
             ("replication", namespace.replication.map(u32::from).into()),
         ]))
     }
 
-    pub(super) fn info_database(&self, session: &Session, view: &State) -> Result<Value, ErrorKind> {
-        let (namespace, name) = session.database(view)?;
+    pub(super) fn info_database(&self, rights: &Rights<'_>) -> Result<Value, ErrorKind> {
+        let view = rights.state;
+        let (namespace, name) = rights.session.database(view)?;
         let database = view
             .database(&namespace, &name)
             .ok_or_else(|| super::unknown("the database", &name))?;
+        let topics = view.topics_in(database.id);
+        let seen = topics.filter(|one| rights.standing.may(Action::Describe, On::Topic(one)));
         Ok(Value::object([
             ("name", name.into()),
             ("namespace", namespace.into()),
-            ("topics", names(view.topics_in(database.id).map(|topic| &topic.name))),
+            ("topics", names(seen.map(|topic| &topic.name))),
         ]))
     }
 

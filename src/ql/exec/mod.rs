@@ -12,6 +12,8 @@ mod members;
 mod outcome;
 mod placement;
 mod read;
+mod rights;
+mod users;
 
 #[cfg(test)]
 mod tests;
@@ -20,16 +22,20 @@ pub use outcome::{Note, Outcome, Record};
 pub use placement::partition_of;
 
 use super::ast::{Info, Located, Statement};
-use super::error::{Error, ErrorKind};
+use super::error::{Code, Error, ErrorKind};
 use super::parser::{Parameters, parse_bytes};
 use super::value::{Object, Value};
+use crate::auth::{Auth, Caller, standing};
 use crate::broker::Broker;
 use bytes::Bytes;
-use cluster::catalog::{State, Topic};
+use cluster::catalog::{Scope, State, Topic, User};
 use cluster::ids::{NamespaceId, NodeId};
 use declare::{Declaration, Group, declaration};
 use placement::Placement;
+use rights::Rights;
 use std::sync::Arc;
+
+const NOT_IN_GROUP: &str = "only USE and declarations may stand between BEGIN and COMMIT";
 
 /// Bytes of messages and facts that the answer to one script may carry.
 pub const ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -47,19 +53,20 @@ pub struct Settings {
 #[async_trait::async_trait]
 pub trait Scripts: Send + Sync + 'static {
     /// See [`Engine::execute`].
-    async fn execute(&self, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error>;
+    async fn execute(&self, caller: Caller, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error>;
 }
 
 #[async_trait::async_trait]
 impl Scripts for Engine {
-    async fn execute(&self, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
-        Engine::execute(self, &script, &parameters).await
+    async fn execute(&self, caller: Caller, script: Bytes, parameters: Parameters) -> Result<Vec<Outcome>, Error> {
+        Engine::execute(self, &caller, &script, &parameters).await
     }
 }
 
 /// Carries out scripts. Holds no state of theirs.
 pub struct Engine {
     broker: Arc<Broker>,
+    auth: Arc<Auth>,
     settings: Settings,
     placement: Placement,
     answer_bytes: usize,
@@ -93,26 +100,35 @@ impl Answer {
 }
 
 impl Engine {
-    /// An engine over a node's broker.
-    pub fn new(broker: Arc<Broker>, settings: Settings) -> Self {
+    /// An engine over a node's broker. `auth` hashes passwords and tells the audit.
+    pub fn new(broker: Arc<Broker>, auth: Arc<Auth>, settings: Settings) -> Self {
         Self {
             broker,
+            auth,
             settings,
             placement: Placement::default(),
             answer_bytes: ANSWER_BYTES,
         }
     }
 
-    /// Reads a script and carries it out: one outcome a statement.
+    /// Reads a script and carries it out: one outcome a statement. What the caller may do is judged anew for each.
     ///
     /// # Errors
-    /// The script does not read (nothing was done), or a statement failed (those before it are done, but for
-    /// declarations since a BEGIN without COMMIT).
-    pub async fn execute(&self, script: &[u8], parameters: &Parameters) -> Result<Vec<Outcome>, Error> {
+    /// Nobody is signed in, or the script does not read (nothing was done), or a statement failed (those before it are
+    /// done, but for declarations since a BEGIN without COMMIT).
+    pub async fn execute(
+        &self,
+        caller: &Caller,
+        script: &[u8],
+        parameters: &Parameters,
+    ) -> Result<Vec<Outcome>, Error> {
+        let view = self.broker.catalog().view();
+        let user = standing(&view, &caller.who).map_err(ErrorKind::from)?.user();
         let statements = parse_bytes(script, parameters)?;
         let mut run = Run {
             engine: self,
-            session: Session::default(),
+            caller,
+            session: user.map_or_else(Session::default, |user| Session::of(user, &view)),
             group: None,
             answer: Answer {
                 size: self.answer_bytes,
@@ -132,6 +148,7 @@ impl Engine {
 /// One script under way.
 struct Run<'e> {
     engine: &'e Engine,
+    caller: &'e Caller,
     session: Session,
     /// Since BEGIN.
     group: Option<Group>,
@@ -142,17 +159,43 @@ impl Run<'_> {
     async fn statement(&mut self, statement: Statement) -> Result<Outcome, ErrorKind> {
         let view = self.engine.broker.catalog().view();
         let node = self.engine.settings.node;
+        let rights = Rights {
+            standing: standing(&view, &self.caller.who)?,
+            state: self.group.as_ref().map_or(&*view, Group::pending),
+            session: &self.session,
+        };
+        if let Err(refusal) = rights.check(&statement) {
+            self.tell_refused(&refusal);
+            return Err(refusal);
+        }
         self.engine.check_writable(&statement, &view)?;
+        if let Statement::Info(info) = statement {
+            if self.group.is_some() {
+                return Err(ErrorKind::InvalidGroup(NOT_IN_GROUP));
+            }
+            let value = self.facts(info, &rights).await?;
+            return match self.answer.take(value.to_string().len()) {
+                true => Ok(Outcome::Value(value)),
+                false => Err(ErrorKind::AnswerTooLarge(self.engine.answer_bytes)),
+            };
+        }
+        let hash = self.engine.hashed(&statement).await?;
         if let Some(group) = &mut self.group
-            && let Some(declared) = declaration(&statement, &self.session, group.pending(), node)
+            && let Some(declared) = declaration(&statement, &self.session, group.pending(), node, hash.as_ref())
         {
             group.add(declared?)?;
+            if is_told(&statement) {
+                group.tell(self.session.located(&statement));
+            }
             return Ok(Outcome::Done);
         }
         if self.group.is_none()
-            && let Some(declared) = declaration(&statement, &self.session, &view, node)
+            && let Some(declared) = declaration(&statement, &self.session, &view, node, hash.as_ref())
         {
             self.declare(declared?).await?;
+            if is_told(&statement) {
+                self.tell_changed(&self.session.located(&statement));
+            }
             return Ok(Outcome::Done);
         }
         match (statement, &self.group) {
@@ -170,15 +213,28 @@ impl Run<'_> {
                 Ok(Outcome::Done)
             }
             (Statement::Commit, _) => {
-                if let Some(command) = self.group.take().and_then(Group::command) {
-                    self.engine.broker.catalog().propose(command).await?;
+                if let Some(group) = self.group.take() {
+                    let (command, told) = group.end();
+                    if let Some(command) = command {
+                        self.engine.broker.catalog().propose(command).await?;
+                    }
+                    told.iter().for_each(|what| self.tell_changed(what));
                 }
                 Ok(Outcome::Done)
             }
-            (_, Some(_)) => Err(ErrorKind::InvalidGroup(
-                "only USE and declarations may stand between BEGIN and COMMIT",
-            )),
+            (_, Some(_)) => Err(ErrorKind::InvalidGroup(NOT_IN_GROUP)),
             (statement, None) => self.act(statement, &view).await,
+        }
+    }
+
+    fn tell_changed(&self, what: &str) {
+        self.engine.auth.audit().changed(self.caller, what);
+    }
+
+    fn tell_refused(&self, refusal: &ErrorKind) {
+        if refusal.code() == Code::Forbidden {
+            let Caller { who, origin } = self.caller;
+            self.engine.auth.audit().refused(who, origin, &refusal.to_string());
         }
     }
 
@@ -220,24 +276,18 @@ impl Run<'_> {
                 let topic = self.session.topic(view, &read.topic)?;
                 engine.read(&self.session, &read, topic, &mut self.answer).await
             }
-            Statement::Info(info) => {
-                let value = self.info(info, view).await?;
-                match self.answer.take(value.to_string().len()) {
-                    true => Ok(Outcome::Value(value)),
-                    false => Err(ErrorKind::AnswerTooLarge(engine.answer_bytes)),
-                }
-            }
             Statement::DefineGroup(_)
             | Statement::AlterGroup { .. }
             | Statement::DropGroup { .. }
             | Statement::Acknowledge(_) => Err(ErrorKind::NotYet("groups that acknowledge messages")),
-            Statement::DefineUser(_)
+            // Handled before this is called.
+            Statement::Use { .. }
+            | Statement::Info(_)
+            | Statement::DefineUser(_)
             | Statement::AlterUser { .. }
             | Statement::DropUser(_)
             | Statement::Grant(_)
-            | Statement::Revoke(_) => Err(ErrorKind::NotYet("users")),
-            // Handled before this is called.
-            Statement::Use { .. }
+            | Statement::Revoke(_)
             | Statement::DefineNamespace(_)
             | Statement::AlterNamespace { .. }
             | Statement::DropNamespace(_)
@@ -256,21 +306,64 @@ impl Run<'_> {
         }
     }
 
-    async fn info(&self, info: Info, view: &State) -> Result<Value, ErrorKind> {
-        let (engine, session) = (self.engine, &self.session);
+    async fn facts(&self, info: Info, rights: &Rights<'_>) -> Result<Value, ErrorKind> {
+        let (engine, session, view) = (self.engine, &self.session, rights.state);
         match info {
-            Info::Store => Ok(engine.info_store(view)),
-            Info::Namespace => engine.info_namespace(session, view),
-            Info::Database => engine.info_database(session, view),
+            Info::Store => Ok(engine.info_store(rights)),
+            Info::Namespace => engine.info_namespace(rights),
+            Info::Database => engine.info_database(rights),
             Info::Topic(name) => engine.info_topic(&*session.topic(view, &name)?, view).await,
             Info::Node => Ok(engine.info_node(view)),
-            Info::Users | Info::User(_) => Err(ErrorKind::NotYet("users")),
+            Info::Users => Ok(users::info_users(rights)),
+            Info::User(name) => users::info_user(&name, view),
             Info::Group(_) => Err(ErrorKind::NotYet("facts about groups")),
         }
     }
 }
 
+/// Declarations that the audit tells: who may do what, and which members there are.
+fn is_told(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::DefineUser(_)
+            | Statement::AlterUser { .. }
+            | Statement::DropUser(_)
+            | Statement::Grant(_)
+            | Statement::Revoke(_)
+            | Statement::DefineReplica(_)
+            | Statement::AlterReplica { .. }
+            | Statement::DropReplica(_)
+            | Statement::DefineNodeRoles(_)
+    )
+}
+
 impl Session {
+    /// What is selected as a user's script begins: where the user is ON.
+    fn of(user: &User, view: &State) -> Self {
+        let namespace = |id| view.namespace_by_id(id).map(|namespace| namespace.name.clone());
+        match user.scope {
+            Scope::Store => Self::default(),
+            Scope::Namespace(id) => Self {
+                namespace: namespace(id),
+                database: None,
+            },
+            Scope::Database(id) => rights::database_by_id(view, id).map_or_else(Self::default, |database| Self {
+                namespace: namespace(database.namespace),
+                database: Some(database.name.clone()),
+            }),
+        }
+    }
+
+    /// A statement and where it was given, without secrets.
+    fn located(&self, statement: &Statement) -> String {
+        match (statement, &self.namespace, &self.database) {
+            (Statement::Grant(_) | Statement::Revoke(_), Some(namespace), Some(database)) => {
+                format!("{statement} IN {namespace}.{database}")
+            }
+            _ => statement.to_string(),
+        }
+    }
+
     fn select(&self, namespace: Option<String>, database: Option<String>, view: &State) -> Result<Session, ErrorKind> {
         let mut selected = match namespace {
             Some(name) if view.namespace(&name).is_none() => return Err(unknown("the namespace", &name)),

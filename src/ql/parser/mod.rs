@@ -320,6 +320,8 @@ impl<'s> Parser<'s> {
     fn unexpected_at(&self, expected: &str, span: Span) -> Error {
         let found = match self.lexer.text(span) {
             "" => "the end".to_owned(),
+            // It may be a password that stands in the wrong place.
+            text if text.starts_with(['\'', '"']) => "a string".to_owned(),
             text => format!("`{}`", shorten(text, 40)),
         };
         ErrorKind::UnexpectedToken {

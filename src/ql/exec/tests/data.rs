@@ -175,10 +175,6 @@ async fn what_a_topic_cannot_do_is_refused_by_name() {
             "the position 1 was not given yet; the last is 0",
         ),
         (
-            "DEFINE USER u ROLE owner PASSWORD 'p'",
-            "this version does not have users yet",
-        ),
-        (
             "DEFINE GROUP 'g' ON TOPIC plain ACK DEADLINE 1s",
             "this version does not have groups that acknowledge messages yet",
         ),

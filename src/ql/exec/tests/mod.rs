@@ -4,8 +4,10 @@ mod data;
 mod declarations;
 mod members;
 mod readers;
+mod users;
 
 use super::{Engine, Outcome, Settings};
+use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::broker::{AppendBatch, Broker, BrokerConfig, BrokerParts, log_checkpoints};
 use crate::log::{LogConfig, Logs};
 use crate::ql::{Error, Parameters};
@@ -28,6 +30,7 @@ struct Store {
     files: Arc<MemoryFs>,
     host: RangeHost,
     logs: Arc<Logs>,
+    auth: Arc<Auth>,
     broker: Arc<Broker>,
     engine: Arc<Engine>,
 }
@@ -61,6 +64,7 @@ impl Store {
             .unwrap();
         let catalog = Catalog::new(source, system);
         catalog.propose(Command::JoinNode { node: NODE }).await.unwrap();
+        let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
         let config = LogConfig {
             dir: "/store/topics".into(),
             segment_bytes: 1 << 20,
@@ -85,8 +89,9 @@ impl Store {
             logs,
             engine: Arc::new(Engine {
                 answer_bytes: ANSWER_BYTES,
-                ..Engine::new(broker.clone(), settings)
+                ..Engine::new(broker.clone(), auth.clone(), settings)
             }),
+            auth,
             broker,
         };
         store.start_ranges().await;
@@ -118,7 +123,12 @@ impl Store {
     }
 
     async fn run(&self, script: &str) -> Result<Vec<Outcome>, Error> {
-        self.engine.execute(script.as_bytes(), &Parameters::new()).await
+        self.run_as(Who::Anonymous, script).await
+    }
+
+    async fn run_as(&self, who: Who, script: &str) -> Result<Vec<Outcome>, Error> {
+        let parameters = Parameters::new();
+        self.engine.execute(&by(who), script.as_bytes(), &parameters).await
     }
 
     async fn done(&self, script: &str) {
@@ -168,6 +178,15 @@ impl Store {
             .await;
         assert!(appended[0].is_ok(), "{appended:?}");
     }
+}
+
+const ORIGIN: Origin = Origin {
+    surface: Surface::Http,
+    remote: None,
+};
+
+fn by(who: Who) -> Caller {
+    Caller { who, origin: ORIGIN }
 }
 
 async fn start_ranges(host: &RangeHost, broker: &Arc<Broker>) {

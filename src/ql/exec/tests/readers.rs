@@ -106,7 +106,7 @@ async fn readers_of_one_name_share_messages_and_none_is_read_twice() {
             let mut positions = Vec::new();
             loop {
                 let script = b"USE NAMESPACE shop DATABASE orders; READ FROM plain FOR CONSUMER 'c' LIMIT 7";
-                let outcomes = match engine.execute(script, &Parameters::new()).await {
+                let outcomes = match engine.execute(&by(Who::Anonymous), script, &Parameters::new()).await {
                     Ok(outcomes) => outcomes,
                     // The others were faster too often; nothing was read.
                     Err(error) if error.code() == crate::ql::Code::Retry => continue,
