@@ -4,7 +4,7 @@
 //!   kafka   http   (resp)        front doors: no state, don't know each other
 //!      \     |     /
 //!       \   ql    /              TessariQL
-//!        \   |   /
+//!        \   |   /              auth: who is asking, and what they may do
 //!      groups |                  consumer group coordinator
 //!          \  |
 //!          broker                Kafka semantics over ranges

@@ -303,7 +303,7 @@ async fn a_store_with_users_answers_who_signs_in() {
             assert_eq!(status, 401, "{what} {authorization}");
             assert!(head.contains("www-authenticate: basic realm="), "{head}");
             assert!(
-                body.contains(r#""code":"unauthenticated""#) && !body.contains("pass"),
+                body.contains(r#""code":"unauthenticated""#) && !body.contains("pass:"),
                 "{body}"
             );
         }
