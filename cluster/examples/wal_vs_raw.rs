@@ -12,7 +12,7 @@
 use bytes::Bytes;
 use cluster::fs::{Disk, File, FileSystem};
 use cluster::ids::{NodeId, RangeId};
-use cluster::machine::{At, CheckpointJob, Machine, Payload};
+use cluster::machine::{At, CheckpointJob, Fetch, Machine, Payload};
 use cluster::raft::{HostConfig, RangeHost, Start};
 use cluster::wal::{Body, Entry, Group, LogId, Wal, WalConfig};
 use std::io::IoSlice;
@@ -115,7 +115,7 @@ impl Machine for Nothing {
         Ok(Bytes::new())
     }
 
-    fn install(&mut self, _snapshot: Bytes, marker: Vec<u8>) -> std::io::Result<CheckpointJob> {
+    fn install(&mut self, _snapshot: Bytes, marker: Vec<u8>, _fetch: Box<dyn Fetch>) -> std::io::Result<CheckpointJob> {
         Ok(self.checkpoint(marker))
     }
 

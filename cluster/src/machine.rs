@@ -88,16 +88,41 @@ pub trait Machine: Send + 'static {
     /// from; without bulk data, which a member fetches by itself. Called between applies; must be quick.
     fn snapshot(&mut self) -> io::Result<Bytes>;
 
-    /// Replaces the state by that of another member's snapshot. The job makes it durable, all or nothing, along with
-    /// `marker`; nothing is applied until it is done. An error, or a crash before the job is done, leaves what the last
-    /// checkpoint says.
-    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>) -> io::Result<CheckpointJob>;
+    /// Replaces the state by that of another member's snapshot. The job fetches what the snapshot leaves out, then makes
+    /// all of it durable, all or nothing, along with `marker`; nothing is applied until it is done. A crash before it is
+    /// done leaves what the last checkpoint says.
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>, fetch: Box<dyn Fetch>) -> io::Result<CheckpointJob>;
+
+    /// What gives other members that which this machine's snapshots leave out; `None` where they leave out nothing.
+    fn bulk(&self) -> Option<Arc<dyn Bulk>> {
+        None
+    }
 
     /// Bytes of commands applied since the last checkpoint was taken that a replay would have to redo; used only to
     /// pace checkpoints. The default is for machines with small state.
     fn dirty_bytes(&self) -> u64 {
         0
     }
+}
+
+/// Gives other members of a range bulk data, piece by piece, while the machine goes on applying.
+pub trait Bulk: Send + Sync + 'static {
+    /// The piece that `ask` names, in the machine's encoding. May block on the disk. An error sends the asker to another
+    /// member: this one does not have it (yet).
+    fn read(&self, ask: &[u8]) -> io::Result<Bytes>;
+}
+
+/// Fetches pieces from other members. Blocks.
+pub trait Fetch: Send {
+    /// The piece that `ask` names, from whichever member has it; tries until one has.
+    ///
+    /// # Errors
+    ///
+    /// `Interrupted` when the node is stopping, `NotFound` when there is no other member.
+    fn fetch(&mut self, ask: Bytes) -> io::Result<Bytes>;
+
+    /// The last piece was of no use: the next is asked of another member. Errors as above.
+    fn refuse(&mut self, why: &io::Error) -> io::Result<()>;
 }
 
 /// Syncs files and writes the metadata store; when it returns `Ok` all of it is durable.

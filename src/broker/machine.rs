@@ -12,6 +12,7 @@
 use super::checkpoint::{Recovered, Rows};
 use super::command::{self, Append, AppendItem, Command, Verdict, VerdictWriter};
 use super::metrics::Metrics;
+use super::picture::{self, Giver, Picture, PictureWriter, STRETCH};
 use super::positions::Positions;
 use super::producers::{Claim, Judgement, ProducerTable};
 use super::wakeups::Wakeups;
@@ -19,7 +20,7 @@ use crate::log::{Logs, Offset, PartitionLog, StampedBatch};
 use crate::record::{BatchHeader, HEADER_LEN};
 use bytes::{Bytes, BytesMut};
 use cluster::ids::{PartitionId, RangeId, TopicId};
-use cluster::machine::{At, CheckpointJob, Machine, Payload};
+use cluster::machine::{At, Bulk, CheckpointJob, Fetch, Machine, Payload};
 use cluster::meta::{MetaError, MetaStore};
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
@@ -34,6 +35,8 @@ pub(super) struct RangeView {
     pub(super) positions: Mutex<Positions>,
     /// Topics of which the range holds a partition.
     pub(super) topics: Mutex<BTreeSet<TopicId>>,
+    /// Tombstones, for members that ask for what is no more.
+    pub(super) dropped: Mutex<BTreeSet<TopicId>>,
 }
 
 /// What a machine is made of.
@@ -116,6 +119,7 @@ impl PartitionMachine {
         let view = RangeView {
             topics: Mutex::new(recovered.partitions.keys().map(|id| id.topic).collect()),
             positions: Mutex::new(recovered.positions),
+            dropped: Mutex::new(recovered.dropped.clone()),
         };
         let partitions = recovered
             .partitions
@@ -290,6 +294,7 @@ impl PartitionMachine {
         if !self.dropped.insert(topic) {
             return;
         }
+        self.view.dropped.lock().insert(topic);
         self.unsaved.dropped_topics.push(topic);
         // The files go once the checkpoint that no longer names them is durable: until then a replay needs them.
         let gone = self.partitions.extract_if(|id, _| id.topic == topic).map(|(id, _)| id);
@@ -339,11 +344,73 @@ impl Machine for PartitionMachine {
     }
 
     fn snapshot(&mut self) -> io::Result<Bytes> {
-        Err(io::ErrorKind::Unsupported.into())
+        let mut picture = PictureWriter::new(self.partitions.len());
+        for (id, partition) in &self.partitions {
+            picture.partition(*id, &partition.log.checkpoint(), &partition.producers);
+        }
+        Ok(picture.finish(&self.view.positions.lock(), &self.dropped))
     }
 
-    fn install(&mut self, _snapshot: Bytes, _marker: Vec<u8>) -> io::Result<CheckpointJob> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>, fetch: Box<dyn Fetch>) -> io::Result<CheckpointJob> {
+        let picture = Picture::decode(&snapshot).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let mut rows = Rows::new(self.parts.range, marker);
+        let mut wanted = Vec::with_capacity(picture.partitions.len());
+        let mut partitions = HashMap::with_capacity(picture.partitions.len());
+        for (id, (log, producers)) in picture.partitions {
+            rows.producers(id, &producers);
+            let partition = Partition {
+                log: self.parts.logs.partition(id),
+                producers,
+                changed: false,
+                producers_changed: false,
+            };
+            wanted.push((id, partition.log.clone(), log));
+            partitions.insert(id, partition);
+        }
+        // Those dropped before the last checkpoint's replay was over are still to be removed, too.
+        let mut gone = std::mem::take(&mut self.unsaved).dropped_partitions;
+        gone.extend(self.partitions.keys().filter(|id| !partitions.contains_key(id)));
+        gone.iter().for_each(|id| rows.drop_partition(*id));
+        picture.dropped.iter().for_each(|topic| rows.drop_topic(*topic));
+        {
+            let mut positions = self.view.positions.lock();
+            for (namespace, reader) in positions.all() {
+                rows.positions(namespace, &reader, None);
+            }
+            for (namespace, reader) in picture.positions.all() {
+                rows.positions(namespace, &reader, picture.positions.encoded(namespace, &reader));
+            }
+            *positions = picture.positions;
+        }
+        *self.view.topics.lock() = partitions.keys().map(|id| id.topic).collect();
+        *self.view.dropped.lock() = picture.dropped.clone();
+        self.touched = partitions.keys().copied().collect();
+        self.partitions = partitions;
+        self.dropped = picture.dropped;
+        let (logs, meta, stop) = (
+            self.parts.logs.clone(),
+            self.parts.meta.clone(),
+            self.parts.stop.clone(),
+        );
+        Ok(Box::new(move || {
+            let mut fetch = fetch;
+            for (id, log, wanted) in &wanted {
+                picture::fill(*id, log, wanted, &mut *fetch)?;
+            }
+            wanted.iter().for_each(|(id, log, _)| rows.log(*id, &log.checkpoint()));
+            logs.sync_job(wanted.iter().map(|(id, ..)| *id).collect())()?;
+            rows.write(&meta, &stop)?;
+            gone.iter().for_each(|id| logs.drop_partition(*id));
+            Ok(())
+        }))
+    }
+
+    fn bulk(&self) -> Option<Arc<dyn Bulk>> {
+        Some(Arc::new(Giver {
+            logs: self.parts.logs.clone(),
+            view: self.view.clone(),
+            stretch: STRETCH,
+        }))
     }
 
     fn checkpoint(&mut self, marker: Vec<u8>) -> CheckpointJob {

@@ -23,6 +23,7 @@ mod command;
 mod encoding;
 mod machine;
 mod metrics;
+mod picture;
 mod positions;
 mod producers;
 mod ranges;

@@ -113,6 +113,14 @@ impl Positions {
         readers.flat_map(BTreeMap::keys).map(|id| id.topic).collect()
     }
 
+    /// All readers.
+    pub(super) fn all(&self) -> Vec<(NamespaceId, String)> {
+        let namespaces = self.namespaces.iter();
+        namespaces
+            .flat_map(|(namespace, readers)| readers.keys().map(|name| (*namespace, name.clone())))
+            .collect()
+    }
+
     /// Takes the names of readers that changed since the last call.
     pub(super) fn take_changed(&mut self) -> Vec<(NamespaceId, String)> {
         std::mem::take(&mut self.changed).into_iter().collect()

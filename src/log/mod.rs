@@ -25,6 +25,7 @@ mod segment;
 mod shared;
 mod tail;
 mod times;
+mod transfer;
 mod writer;
 
 #[cfg(test)]

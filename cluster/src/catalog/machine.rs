@@ -3,7 +3,7 @@
 use super::command::{Command, Outcome};
 use super::error::CatalogError;
 use super::state::{Rows, State};
-use crate::machine::{At, CheckpointJob, Machine, Payload};
+use crate::machine::{At, CheckpointJob, Fetch, Machine, Payload};
 use crate::meta::{Change, MetaError, MetaStore};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -107,7 +107,7 @@ impl Machine for CatalogMachine {
         Ok(serde_json::to_vec(&picture)?.into())
     }
 
-    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>) -> io::Result<CheckpointJob> {
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>, _fetch: Box<dyn Fetch>) -> io::Result<CheckpointJob> {
         let picture: Picture = serde_json::from_slice(&snapshot)?;
         if picture.version != PICTURE {
             let what = format!("a catalog snapshot of version {}", picture.version);

@@ -54,6 +54,8 @@ pub struct RangeProgress {
     pub term: u64,
     /// Index of the leader's last entry; `None` where there is none.
     pub last: Option<u64>,
+    /// Index up to which the leader's log is gone: a member that lacks anything before begins from a snapshot.
+    pub purged: Option<u64>,
     /// Index up to which a majority is known to hold the log.
     pub committed: Option<u64>,
     /// All members, the leader too.
@@ -167,6 +169,7 @@ impl RangeHost {
         Some(RangeProgress {
             term: metrics.current_term,
             last: metrics.last_log_index,
+            purged: metrics.purged.map(|last| last.index),
             committed: metrics.cluster_committed.map(|last| last.index),
             members: members.collect(),
         })

@@ -1,6 +1,7 @@
 //! A range's machine as openraft's state machine.
 
 use super::checkpoint::Progress;
+use super::net::Fetchers;
 use super::{Entry, LogId, SnapshotMeta, StoredMembership, Types, from_raft};
 use crate::machine::{At, CheckpointJob, Machine};
 use crate::wal::Group;
@@ -46,6 +47,7 @@ pub(crate) struct Fold {
     /// The last durable checkpoint.
     checkpoint: Arc<Mutex<Option<SnapshotMeta>>>,
     progress: Arc<Progress>,
+    fetchers: Fetchers,
     /// How many snapshots were installed. Who writes a checkpoint holds it, so that none of before an installation is
     /// written after it.
     installed: Arc<tokio::sync::Mutex<u64>>,
@@ -57,7 +59,12 @@ pub(crate) struct Fold {
 
 impl Fold {
     /// The machine is where its last checkpoint left it.
-    pub fn new(machine: Box<dyn Machine>, group: Group, progress: Arc<Progress>) -> io::Result<Self> {
+    pub fn new(
+        machine: Box<dyn Machine>,
+        group: Group,
+        progress: Arc<Progress>,
+        fetchers: Fetchers,
+    ) -> io::Result<Self> {
         let marker = match machine.recovered() {
             Some(bytes) => {
                 let marker: Marker = serde_json::from_slice(&bytes)?;
@@ -86,6 +93,7 @@ impl Fold {
                 .unwrap_or_default(),
             checkpoint: Arc::new(Mutex::new(meta)),
             progress,
+            fetchers,
             installed: Arc::default(),
             started: Arc::default(),
             broken: false,
@@ -208,12 +216,19 @@ impl RaftStateMachine<Types> for Fold {
         let installed = self.installed.clone();
         let mut installed = installed.lock().await;
         *installed += 1;
-        let job = self.guarded(|machine| machine.install(snapshot, marker)).flatten();
+        let members = meta.last_membership.nodes().map(|(node, _)| *node).collect();
+        let fetch = self.fetchers.of(members);
+        let job = self
+            .guarded(|machine| machine.install(snapshot, marker, fetch))
+            .flatten();
         let done = match job {
             Ok(job) => run(job).await,
             Err(error) => Err(error),
         };
         if let Err(error) = done {
+            if self.fetchers.stopped() {
+                return Err(error);
+            }
             tracing::error!(%error, "a snapshot could not be put to use");
             self.progress
                 .broke(&format!("a snapshot could not be put to use: {error}"));

@@ -1,11 +1,11 @@
 //! The ranges of a node: opens the log, starts ranges, stops them.
 
 use super::checkpoint::{self, Pace, Progress};
-use super::net::{Network, Replicas, Service};
+use super::net::{self, Network, Replicas, Service};
 use super::{Fold, Raft, store::Store};
 use crate::fs::FileSystem;
 use crate::ids::{NodeId, RangeId};
-use crate::machine::Machine;
+use crate::machine::{Bulk, Machine};
 use crate::peer::{LeadershipFeed, PeerServer, Peers, RangeNews};
 use crate::range::{Leadership, Range};
 use crate::wal::{self, Group, Wal, WalConfig};
@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Settings of all ranges of a node.
 #[derive(Clone, Debug)]
@@ -29,7 +30,9 @@ pub struct HostConfig {
     pub wal: WalConfig,
     /// How often a leader tells its followers that it lives. Default 150 ms.
     pub heartbeat: Duration,
-    /// A follower that hears nothing for a random time in here stands for election. Default 500 to 1000 ms.
+    /// A follower that has heard nothing for the longer of these and then for a random time in between stands for election
+    /// (so after 900 to 1200 ms by default); a leader that no majority answered for the longer refuses commands. Default
+    /// 300 to 600 ms.
     pub election: (Duration, Duration),
     /// Bytes of commands after which a range takes a checkpoint. Default 64 MiB.
     pub checkpoint_bytes: u64,
@@ -40,6 +43,9 @@ pub struct HostConfig {
     /// Bytes of log that all ranges together keep, though checkpoints cover them, for members that are behind; who is
     /// further behind begins from a snapshot. Ranges without other members keep nothing. Default 256 MiB.
     pub keep_bytes: u64,
+    /// Bytes per second that are fetched at most to catch up from a snapshot, all ranges together, so that those who write and
+    /// read now don't suffer. Default 64 MiB.
+    pub fetch_rate: u64,
     /// Bytes of commands one range holds that were submitted and not yet answered. Default 64 MiB.
     pub in_flight_bytes: usize,
 }
@@ -49,11 +55,12 @@ impl Default for HostConfig {
         Self {
             wal: WalConfig::default(),
             heartbeat: Duration::from_millis(150),
-            election: (Duration::from_millis(500), Duration::from_millis(1000)),
+            election: (Duration::from_millis(300), Duration::from_millis(600)),
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             log_span: 512 << 20,
             keep_bytes: 256 << 20,
+            fetch_rate: 64 << 20,
             in_flight_bytes: 64 << 20,
         }
     }
@@ -110,6 +117,8 @@ struct Inner {
     raft: Arc<Config>,
     network: Network,
     feed: LeadershipFeed,
+    fetching: Arc<net::Pace>,
+    stop: CancellationToken,
     pace: Pace,
     fatal: watch::Sender<Option<Arc<str>>>,
     running: Arc<Mutex<BTreeMap<RangeId, Running>>>,
@@ -120,6 +129,8 @@ pub(super) struct Running {
     pub range: Range,
     pub raft: Raft,
     pub group: Group,
+    bulk: Option<Arc<dyn Bulk>>,
+    stop: CancellationToken,
     tasks: [AbortHandle; 2],
 }
 
@@ -140,6 +151,10 @@ impl Drop for Inner {
 impl Replicas for Mutex<BTreeMap<RangeId, Running>> {
     fn replica(&self, range: RangeId) -> Option<Raft> {
         self.lock().get(&range).map(|running| running.raft.clone())
+    }
+
+    fn bulk(&self, range: RangeId) -> Option<Arc<dyn Bulk>> {
+        self.lock().get(&range).and_then(|running| running.bulk.clone())
     }
 }
 
@@ -191,6 +206,8 @@ impl RangeHost {
                 raft: Arc::new(raft),
                 network: Network::new(peers),
                 feed: LeadershipFeed::default(),
+                fetching: Arc::new(net::Pace::new(config.fetch_rate)),
+                stop: CancellationToken::new(),
                 pace: Pace {
                     interval: config.checkpoint_interval,
                     span: config.log_span + config.keep_bytes,
@@ -255,7 +272,10 @@ impl RangeHost {
             return Err(HostError::Missing(id));
         }
         let progress = Arc::new(Progress::new(inner.config.checkpoint_bytes, inner.fatal.clone()));
-        let fold = Fold::new(machine, group.clone(), progress.clone())?;
+        let bulk = machine.bulk();
+        let stop = inner.stop.child_token();
+        let fetchers = inner.network.fetchers(id, inner.fetching.clone(), stop.clone());
+        let fold = Fold::new(machine, group.clone(), progress.clone(), fetchers)?;
         let started = fold.started();
         let network = inner.network.of(id);
         let raft = Raft::new(inner.node, inner.raft.clone(), network, Store::new(group.clone()), fold)
@@ -305,6 +325,8 @@ impl RangeHost {
             range: range.clone(),
             raft,
             group,
+            bulk,
+            stop,
             tasks,
         };
         if let Some(twin) = inner.running.lock().insert(id, running) {
@@ -335,6 +357,7 @@ impl RangeHost {
             self.inner.pace.ranges.fetch_sub(1, Ordering::Relaxed);
             running.tasks.iter().for_each(AbortHandle::abort);
             running.range.stop();
+            running.stop.cancel();
             if let Err(error) = running.raft.shutdown().await {
                 tracing::warn!(range = %id, %error, "a range did not stop cleanly");
             }
@@ -355,6 +378,7 @@ impl RangeHost {
 
     /// Stops all ranges, then the log. What was acknowledged is durable already.
     pub async fn shutdown(&self) {
+        self.inner.stop.cancel();
         let running = std::mem::take(&mut *self.inner.running.lock());
         for running in running.values() {
             running.tasks.iter().for_each(AbortHandle::abort);

@@ -120,6 +120,8 @@ struct Cluster {
 fn config() -> HostConfig {
     HostConfig {
         checkpoint_interval: Duration::from_secs(1),
+        // Machines that run tests are busy.
+        election: (Duration::from_millis(600), Duration::from_millis(1200)),
         ..small()
     }
 }

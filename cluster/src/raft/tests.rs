@@ -4,7 +4,7 @@ use super::store::Store;
 use super::*;
 use crate::fs::{Disk, FileSystem, MemoryFs};
 use crate::ids::{NodeId, RangeId};
-use crate::machine::{At, CheckpointJob, Machine};
+use crate::machine::{At, CheckpointJob, Fetch, Machine};
 use crate::range::{ProposeError, Range};
 use crate::wal::{Wal, WalConfig};
 use futures::{Stream, StreamExt};
@@ -89,7 +89,7 @@ impl Machine for Journal {
         Ok(serde_json::to_vec(&self.commands)?.into())
     }
 
-    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>) -> io::Result<CheckpointJob> {
+    fn install(&mut self, snapshot: Bytes, marker: Vec<u8>, _fetch: Box<dyn Fetch>) -> io::Result<CheckpointJob> {
         self.commands = serde_json::from_slice(&snapshot)?;
         *self.seen.lock() = self.commands.clone();
         self.saved.lock().installed += 1;

@@ -4,6 +4,7 @@
 use crate::broker::command::{Append, AppendItem, Command, Verdict, VerdictReader, not_understood, read_trimmed};
 use crate::broker::machine::{MachineParts, PartitionMachine};
 use crate::broker::metrics::Metrics;
+use crate::broker::picture::Giver;
 use crate::broker::wakeups::Wakeups;
 use crate::broker::{Position, PositionChange, log_checkpoints};
 use crate::log::{LogConfig, Logs, Piece};
@@ -11,7 +12,7 @@ use crate::record::{BatchBuilder, BatchHeader, NewRecord, TimestampType, restamp
 use bytes::Bytes;
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NamespaceId, PartitionId, RangeId, TopicId};
-use cluster::machine::{At, Machine, Payload};
+use cluster::machine::{At, Bulk, Fetch, Machine, Payload};
 use cluster::meta::MetaStore;
 use futures::FutureExt;
 use proptest::collection::vec;
@@ -26,14 +27,14 @@ const RANGE: RangeId = RangeId(3);
 const NAMESPACE: NamespaceId = NamespaceId(1);
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-fn partition(topic: u64, index: u32) -> PartitionId {
+pub(super) fn partition(topic: u64, index: u32) -> PartitionId {
     PartitionId {
         topic: TopicId(topic),
         index,
     }
 }
 
-fn batch(producer: Option<(i64, i16, i32)>, count: usize) -> Bytes {
+pub(super) fn batch(producer: Option<(i64, i16, i32)>, count: usize) -> Bytes {
     let mut builder = BatchBuilder::new();
     if let Some((id, epoch, sequence)) = producer {
         builder = builder.producer(id, epoch, sequence);
@@ -51,7 +52,7 @@ fn batch(producer: Option<(i64, i16, i32)>, count: usize) -> Bytes {
     builder.build().unwrap()
 }
 
-fn append(append_ms: i64, batches: Vec<(PartitionId, Bytes)>) -> Payload {
+pub(super) fn append(append_ms: i64, batches: Vec<(PartitionId, Bytes)>) -> Payload {
     let items = batches.iter().map(|(partition, _)| AppendItem {
         partition: *partition,
         split: false,
@@ -75,6 +76,24 @@ fn verdicts(answer: &[u8]) -> Vec<Verdict> {
     }
     reader.finish().unwrap();
     verdicts
+}
+
+/// All batches that a partition holds.
+pub(super) fn content(logs: &Logs, id: PartitionId) -> Vec<u8> {
+    let log = logs.partition(id);
+    let slice = log.read(log.log_start(), usize::MAX, true).unwrap();
+    let mut content = Vec::new();
+    for piece in slice.pieces {
+        match piece {
+            Piece::Memory(bytes) => content.extend_from_slice(&bytes),
+            Piece::File { file, position, len } => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, position).unwrap();
+                content.extend_from_slice(&bytes);
+            }
+        }
+    }
+    content
 }
 
 /// A node with one range, its files in memory.
@@ -146,20 +165,7 @@ impl Node {
     }
 
     fn content(&self, id: PartitionId) -> Vec<u8> {
-        let log = self.logs.partition(id);
-        let slice = log.read(log.log_start(), usize::MAX, true).unwrap();
-        let mut content = Vec::new();
-        for piece in slice.pieces {
-            match piece {
-                Piece::Memory(bytes) => content.extend_from_slice(&bytes),
-                Piece::File { file, position, len } => {
-                    let mut bytes = vec![0; len];
-                    file.read_exact_at(&mut bytes, position).unwrap();
-                    content.extend_from_slice(&bytes);
-                }
-            }
-        }
-        content
+        content(&self.logs, id)
     }
 
     fn headers(&self, id: PartitionId) -> Vec<BatchHeader> {
@@ -443,6 +449,12 @@ enum Step {
     /// The power goes at a sync of a checkpoint.
     CrashAtSync(u64),
     Crash,
+    /// The node, as of its last checkpoint or with all it held lost, begins anew from what the other one holds.
+    Fill {
+        lost: bool,
+    },
+    /// The same, and the power goes at a sync meanwhile.
+    CrashInFill(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -464,7 +476,41 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Checkpoint),
         2 => (0..8u64).prop_map(Step::CrashAtSync),
         2 => Just(Step::Crash),
+        2 => any::<bool>().prop_map(|lost| Step::Fill { lost }),
+        1 => (0..8u64).prop_map(Step::CrashInFill),
     ]
+}
+
+/// Gets pieces from another node; every third is damaged on the way.
+struct Damaged {
+    from: Giver,
+    count: usize,
+    refused: usize,
+}
+
+impl Fetch for Damaged {
+    fn fetch(&mut self, ask: Bytes) -> std::io::Result<Bytes> {
+        let piece = self.from.read(&ask)?;
+        self.count += 1;
+        if self.count % 3 == 0 {
+            let mut piece = piece.to_vec();
+            *piece.last_mut().unwrap() ^= 1;
+            return Ok(piece.into());
+        }
+        Ok(piece)
+    }
+
+    fn refuse(&mut self, _why: &std::io::Error) -> std::io::Result<()> {
+        assert_eq!(self.count % 3, 0, "a good piece was refused");
+        self.refused += 1;
+        Ok(())
+    }
+}
+
+impl Drop for Damaged {
+    fn drop(&mut self) {
+        assert_eq!(self.refused, self.count / 3, "a bad piece was taken");
+    }
 }
 
 /// An answer without its log starts, which a trim may have moved by the time of a replay.
@@ -552,7 +598,47 @@ impl Pair {
                 self.crash();
             }
             Step::Crash => self.crash(),
+            Step::Fill { lost } => {
+                let node = self.node.take().unwrap();
+                let node = if lost {
+                    Node::open(MemoryFs::new(7))
+                } else {
+                    node.crash()
+                };
+                self.node = Some(node);
+                self.fill().unwrap();
+                self.compare();
+            }
+            Step::CrashInFill(n) => {
+                let node = self.node.take().unwrap().crash();
+                node.files.power_off_at_sync(n);
+                let files = node.files.clone();
+                self.node = Some(node);
+                let done = self.fill();
+                assert!(done.is_ok() || files.is_off());
+                self.crash();
+            }
         }
+    }
+
+    fn fill(&mut self) -> std::io::Result<()> {
+        let from = Giver {
+            logs: self.steady.logs.clone(),
+            view: self.steady.machine.view(),
+            stretch: 700,
+        };
+        let fetch = Damaged {
+            from,
+            count: 0,
+            refused: 0,
+        };
+        let snapshot = self.steady.machine.snapshot()?;
+        let marker = self.entries.len().to_string().into_bytes();
+        let node = self.node();
+        let job = node.machine.install(snapshot, marker, Box::new(fetch))?;
+        job()?;
+        node.machine.applied();
+        Ok(())
     }
 
     fn crash(&mut self) {

@@ -3,6 +3,7 @@
 mod broker;
 mod commands;
 mod machine;
+mod members;
 mod positions;
 mod producers;
 pub(crate) mod store;

@@ -5,21 +5,24 @@
 //!     replication --> session: one gRPC stream per range on the replication connection, many requests on their way
 //!     heartbeat ----> pulse: the beats of all ranges on one stream of the urgent connection
 //!     vote, hand-over --> calls on the urgent connection
-//!     snapshot -----> one call on the bulk connection
+//!     snapshot -----> one call on the bulk connection, then pieces of bulk data, asked for by the receiver
 //! ```
 //!
 //! Ranges don't wait for each other: each session has its own flow control, answers of beats come in any order.
 
 mod convert;
+mod fetch;
 mod pulse;
 mod service;
 mod session;
 mod snapshot;
 
+pub(super) use fetch::{Fetchers, Pace};
 pub(super) use service::Service;
 
 use super::{Raft, Types};
 use crate::ids::{NodeId, RangeId};
+use crate::machine::Bulk;
 use crate::peer::proto::raft_client::RaftClient;
 use crate::peer::{Class, PeerChannel, PeerError, Peers, proto};
 use bytes::Bytes;
@@ -35,6 +38,7 @@ use openraft::{AnyError, EmptyNode, OptionalSend, RaftNetworkFactory, RaftNetwor
 use pulse::Pulses;
 use std::future::Future;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// The longest message: an entry as long as may be, and what goes with it.
 const MAX_MESSAGE: usize = crate::range::MAX_COMMAND + (2 << 20);
@@ -58,6 +62,16 @@ impl Network {
             peers,
         });
         Self { ways }
+    }
+
+    /// How a range fetches what snapshots leave out.
+    pub fn fetchers(&self, range: RangeId, pace: Arc<Pace>, stop: CancellationToken) -> Fetchers {
+        Fetchers {
+            range,
+            ways: self.ways.clone(),
+            pace,
+            stop,
+        }
     }
 
     /// The network as one range uses it.
@@ -234,4 +248,7 @@ async fn within<T>(
 pub(super) trait Replicas: Send + Sync + 'static {
     /// Finds it.
     fn replica(&self, range: RangeId) -> Option<Raft>;
+
+    /// Finds what gives others its bulk data.
+    fn bulk(&self, range: RangeId) -> Option<Arc<dyn Bulk>>;
 }

@@ -1,6 +1,7 @@
 //! What peers ask of this node's ranges.
 
 use super::super::{Raft, Types};
+use super::fetch::crc;
 use super::{MAX_MESSAGE, Replicas, convert, snapshot};
 use crate::ids::RangeId;
 use crate::peer::Caller;
@@ -11,19 +12,27 @@ use futures::{StreamExt, TryStreamExt};
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest};
 use std::future::ready;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Beats answered at a time, per peer.
 const BEATS: usize = 256;
+/// Pieces of bulk data read from the disk at a time.
+const PIECES: usize = 4;
 
 /// Answers for the ranges of this node.
 pub(crate) struct Service {
     replicas: Arc<dyn Replicas>,
+    /// Pieces read at a time.
+    turns: Semaphore,
 }
 
 impl Service {
     pub fn server(replicas: Arc<dyn Replicas>) -> RaftServer<Self> {
-        RaftServer::new(Self { replicas }).max_decoding_message_size(MAX_MESSAGE)
+        let turns = Semaphore::new(PIECES);
+        RaftServer::new(Self { replicas, turns })
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE)
     }
 
     fn replica(&self, range: u32) -> Result<Raft, Status> {
@@ -156,6 +165,17 @@ impl RaftRpc for Service {
         Ok(Response::new(proto::SnapshotResponse {
             vote: Some(convert::vote_to(&answer.vote)),
         }))
+    }
+
+    async fn fetch(&self, request: Request<proto::FetchRequest>) -> Result<Response<proto::FetchReply>, Status> {
+        let proto::FetchRequest { range, ask } = request.into_inner();
+        let missing = || Status::not_found(format!("range {range} has nothing to give here"));
+        let bulk = self.replicas.bulk(RangeId(range)).ok_or_else(missing)?;
+        let _turn = self.turns.acquire().await.map_err(stopped)?;
+        let read = tokio::task::spawn_blocking(move || bulk.read(&ask));
+        let data = read.await.map_err(stopped)?.map_err(stopped)?;
+        let crc = crc(&data);
+        Ok(Response::new(proto::FetchReply { data, crc }))
     }
 
     async fn transfer_leader(

@@ -1,6 +1,7 @@
 //! Snapshots on their way: a head, then the bytes in pieces, checked when whole.
 
 use super::super::{SnapshotMeta, StoredMembership, Types, Vote};
+use super::fetch::crc;
 use super::{convert, garbled, unreachable};
 use crate::ids::RangeId;
 use crate::peer::proto::raft_client::RaftClient;
@@ -17,10 +18,6 @@ use tonic::{Status, Streaming};
 const PIECE: usize = 256 << 10;
 /// The longest snapshot: positions and folds, no data.
 const MAX_SNAPSHOT: u64 = 1 << 30;
-
-fn crc(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
 
 /// Sends a snapshot and waits until the follower has it in use, or refuses.
 pub(super) async fn send(
