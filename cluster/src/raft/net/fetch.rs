@@ -117,12 +117,14 @@ impl Fetcher {
         })
     }
 
+    /// Goes on to another member; after each round with a pause, longer each time.
     fn next_member(&mut self) -> io::Result<()> {
-        self.at = (self.at + 1) % self.members.len().max(1);
+        let members = self.members.len().max(1);
+        self.at = (self.at + 1) % members;
         self.failed += 1;
-        if self.failed % self.members.len().max(1) == 0 {
-            let rounds = (self.failed / self.members.len().max(1)) as u32;
-            self.wait(tokio::time::sleep((PAUSE.0 * rounds).min(PAUSE.1)))?;
+        if self.failed.is_multiple_of(members) {
+            let rounds = u32::try_from(self.failed / members).unwrap_or(u32::MAX);
+            self.wait(tokio::time::sleep(PAUSE.0.saturating_mul(rounds).min(PAUSE.1)))?;
         }
         Ok(())
     }
