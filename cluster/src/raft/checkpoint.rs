@@ -22,6 +22,8 @@ pub(crate) struct Progress {
     done: watch::Sender<(u64, Option<u64>)>,
     /// Term of the last applied entry.
     term: watch::Sender<Option<u64>>,
+    /// Members that lack an entry up to this index are no longer sent the log.
+    floor: watch::Sender<u64>,
     /// Ends the node's writes.
     fatal: watch::Sender<Option<Arc<str>>>,
 }
@@ -37,6 +39,7 @@ impl Progress {
             on_full: Notify::new(),
             done: watch::Sender::new((0, None)),
             term: watch::Sender::new(None),
+            floor: watch::Sender::new(0),
             fatal,
         }
     }
@@ -69,6 +72,10 @@ impl Progress {
 
     pub fn broke(&self, why: &str) {
         fail(&self.fatal, why);
+    }
+
+    pub fn floor(&self) -> watch::Receiver<u64> {
+        self.floor.subscribe()
     }
 
     pub fn term(&self) -> watch::Receiver<Option<u64>> {
@@ -139,7 +146,13 @@ pub(super) async fn checkpoint(raft: &Raft, group: &Group, progress: &Progress, 
     }
     let keep = pace.keep / pace.ranges.load(Ordering::Relaxed).max(1) as u64;
     let upto = needless(raft, group, keep)?.min(index);
-    raft.trigger().purge_log(upto).await.ok()
+    raft.trigger().purge_log(upto).await.ok()?;
+    // Raft drops nothing that it is sending. That is right for who is a little behind; who can't keep up must not make the log
+    // grow for ever.
+    if pace.wal.span() > 2 * pace.span {
+        progress.floor.send_replace(upto);
+    }
+    Some(())
 }
 
 /// The last index nobody needs any more, were it covered by a checkpoint: what all members hold, and what lies more than

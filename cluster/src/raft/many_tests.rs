@@ -354,12 +354,12 @@ async fn three_form_from_one_over_tls_and_hold_the_same() {
 async fn a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost() {
     let mut cluster = Cluster::formed(3, config(), None).await;
     let mut terms = BTreeMap::new();
-    for _ in 0..3 {
-        cluster.write(40, 2000).await;
+    for _ in 0..2 {
+        cluster.write(20, 2000).await;
         let (leader, term) = cluster.led().await;
         assert_eq!(*terms.entry(term).or_insert(leader), leader, "one leader a term");
         cluster.kill(leader).await;
-        cluster.write(40, 2000).await;
+        cluster.write(20, 2000).await;
         let (next, term) = cluster.led().await;
         assert_eq!(*terms.entry(term).or_insert(next), next, "one leader a term");
         assert_ne!(leader, next);
@@ -377,7 +377,7 @@ async fn a_follower_that_was_down_catches_up_from_the_log() {
     let follower = leader % 3 + 1;
     cluster.kill(follower).await;
     // Several checkpoints' worth.
-    cluster.write(100, 8000).await;
+    cluster.write(60, 16_000).await;
     cluster.start(follower, Start::Restart).await;
     cluster.agree().await;
     assert_eq!(cluster.paper(follower).saved.lock().installed, 0);
@@ -394,7 +394,7 @@ async fn a_follower_further_behind_than_the_log_begins_from_a_snapshot() {
     let (leader, _) = cluster.led().await;
     let follower = leader % 3 + 1;
     cluster.kill(follower).await;
-    cluster.write(100, 8000).await;
+    cluster.write(60, 16_000).await;
     let host = cluster.host(leader).clone();
     until("the leader no longer has what the follower lacks", || {
         host.with_running(RANGE, |running| {
@@ -477,6 +477,31 @@ async fn a_follower_that_takes_no_bulk_still_hears_the_leader() {
     assert!(member(host).silent_for.is_some());
     way.send_replace(Way::Open);
     cluster.agree().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_can_not_keep_up_does_not_make_the_log_grow_for_ever() {
+    let config = HostConfig {
+        log_span: 256 << 10,
+        keep_bytes: 64 << 10,
+        ..config()
+    };
+    let mut cluster = Cluster::formed(3, config, None).await;
+    cluster.write(10, 10).await;
+    let (leader, _) = cluster.led().await;
+    let slow = leader % 3 + 1;
+    let way = cluster.relays[&(NodeId(leader), NodeId(slow))].way.clone();
+    way.send_replace(Way::Narrow);
+    cluster.write(40, 100_000).await;
+    let host = cluster.host(leader).clone();
+    until("the log is dropped all the same", || {
+        let progress = host.progress(RANGE);
+        progress.is_some_and(|progress| progress.purged.is_some_and(|index| index > 35))
+    })
+    .await;
+    way.send_replace(Way::Open);
+    cluster.agree().await;
+    assert!(cluster.paper(slow).saved.lock().installed > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,6 +38,7 @@ use openraft::{AnyError, EmptyNode, OptionalSend, RaftNetworkFactory, RaftNetwor
 use pulse::Pulses;
 use std::future::Future;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// The longest message: an entry as long as may be, and what goes with it.
@@ -75,9 +76,11 @@ impl Network {
     }
 
     /// The network as one range uses it.
-    pub fn of(&self, range: RangeId) -> Factory {
+    /// `floor`: members that lack an entry up to this index are no longer sent the log.
+    pub fn of(&self, range: RangeId, floor: watch::Receiver<u64>) -> Factory {
         Factory {
             range,
+            floor,
             ways: self.ways.clone(),
         }
     }
@@ -86,12 +89,14 @@ impl Network {
 /// Makes a range's clients.
 pub(super) struct Factory {
     range: RangeId,
+    floor: watch::Receiver<u64>,
     ways: Option<Ways>,
 }
 
 /// A range's way to one member.
 pub(super) struct Client {
     range: RangeId,
+    floor: watch::Receiver<u64>,
     target: NodeId,
     beats: bool,
     ways: Option<Ways>,
@@ -101,6 +106,7 @@ impl Factory {
     fn client(&self, target: NodeId, beats: bool) -> Client {
         Client {
             range: self.range,
+            floor: self.floor.clone(),
             target,
             beats,
             ways: self.ways.clone(),
@@ -171,7 +177,7 @@ impl RaftNetworkV2<Types> for Client {
         }
         Box::pin(async move {
             let client = self.grpc(Class::Replication)?;
-            session::open(client, self.range, input).await
+            session::open(client, self.range, self.floor.clone(), input).await
         })
     }
 

@@ -13,7 +13,7 @@ use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -30,6 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Session<S> {
     range: RangeId,
+    /// A follower that lacks an entry up to this index is no longer waited for: the log has to go.
+    floor: watch::Receiver<u64>,
+    /// Index up to which the follower holds the log; `None` until the first request says what it is taken to hold.
+    held: Option<u64>,
     /// `None` once it has ended.
     input: Option<S>,
     out: mpsc::Sender<AppendRequest>,
@@ -46,6 +50,7 @@ struct Session<S> {
 pub(super) async fn open<'s, S>(
     mut client: RaftClient<PeerChannel>,
     range: RangeId,
+    floor: watch::Receiver<u64>,
     input: S,
 ) -> Result<BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>
 where
@@ -59,6 +64,8 @@ where
     let answers = opened.map_err(|error| unreachable(&error))?.into_inner();
     let session = Session {
         range,
+        floor,
+        held: None,
         input: Some(input),
         out,
         answers,
@@ -82,6 +89,9 @@ enum Event {
     Ended,
     Garbled(io::Error),
     Silence,
+    /// The floor has moved.
+    Floor,
+    Behind,
 }
 
 impl<S> Session<S>
@@ -92,11 +102,17 @@ where
         let room = self.bytes < WINDOW && self.on_their_way.len() < REQUESTS;
         let waits = !self.on_their_way.is_empty();
         let deadline = self.heard + PATIENCE;
+        let behind = self.held.is_some_and(|held| held < *self.floor.borrow());
+        if behind {
+            return Event::Behind;
+        }
         let Self {
             range,
             input,
             out,
             answers,
+            floor,
+            held,
             ..
         } = self;
         let sends = room && input.is_some();
@@ -109,6 +125,8 @@ where
             let Some(request) = input.next().await else {
                 return Event::Ended;
             };
+            // Until it answers, it holds no more than what comes before.
+            held.get_or_insert(request.prev_log_id.map_or(0, |prev| prev.index));
             match convert::append_to(*range, request) {
                 Ok(request) => {
                     let size = size(&request);
@@ -122,6 +140,8 @@ where
             biased;
             answer = answers.message() => Event::Answer(answer),
             sent = send, if sends => sent,
+            // Looked at anew at the next turn. It never changes once the range has stopped.
+            Ok(()) = floor.changed() => Event::Floor,
             () = tokio::time::sleep_until(deadline), if waits => Event::Silence,
         }
     }
@@ -137,6 +157,9 @@ where
                     self.heard = Instant::now();
                     self.bytes -= self.on_their_way.pop_front().unwrap_or(0);
                     let result = convert::appended_from(answer);
+                    if let Ok(Ok(Some(last))) = &result {
+                        self.held = self.held.max(Some(last.index));
+                    }
                     // Whatever is not a match is the last answer of a session.
                     self.over = !matches!(result, Ok(Ok(_)));
                     return Some(result.map_err(|status| garbled(&status).into()));
@@ -153,6 +176,10 @@ where
                     self.on_their_way.push_back(size);
                 }
                 Event::Ended => self.input = None,
+                Event::Floor => {}
+                Event::Behind => {
+                    return self.end(PeerError::Unreachable("it lacks more than the log can hold".into()));
+                }
                 Event::Garbled(error) => {
                     self.over = true;
                     return Some(Err(garbled(&error).into()));
