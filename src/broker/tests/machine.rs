@@ -492,7 +492,7 @@ impl Fetch for Damaged {
     fn fetch(&mut self, ask: Bytes) -> std::io::Result<Bytes> {
         let piece = self.from.read(&ask)?;
         self.count += 1;
-        if self.count % 3 == 0 {
+        if self.count.is_multiple_of(3) {
             let mut piece = piece.to_vec();
             *piece.last_mut().unwrap() ^= 1;
             return Ok(piece.into());
