@@ -16,6 +16,8 @@ use tokio::sync::Semaphore;
 
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
+/// How long the body of somebody who may not send one is read and thrown away, so that its sender gets to read why.
+const REFUSED_TIME: Duration = Duration::from_secs(10);
 /// Bytes of a body that is too large which are read and thrown away, so that its sender gets to read the answer.
 const DRAIN: usize = 64 * 1024 * 1024;
 
@@ -27,6 +29,10 @@ pub(super) async fn script(State(shared): State<Arc<Shared>>, request: Request) 
         Ok(caller) => caller,
         Err(refusal) => {
             shared.metrics.script(refusal.status(), started.elapsed());
+            if !parts.headers.contains_key(header::EXPECT) {
+                // However it ends, the refusal is what there is to say.
+                let _ = tokio::time::timeout(REFUSED_TIME, throw_away(body)).await;
+            }
             return refusal;
         }
     };
@@ -83,6 +89,17 @@ async fn read(mut body: Body, size: usize) -> Result<Bytes, Response> {
         return Err(answer::failure(StatusCode::PAYLOAD_TOO_LARGE, &sentence, "invalid"));
     }
     Ok(script.freeze())
+}
+
+/// Reads as much as a body may have, and keeps nothing.
+async fn throw_away(mut body: Body) {
+    let mut left = MAX_BODY;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 async fn run(shared: &Arc<Shared>, caller: Caller, headers: &HeaderMap, body: Bytes) -> Response {

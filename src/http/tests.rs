@@ -312,6 +312,12 @@ async fn a_store_with_users_answers_who_signs_in() {
     for open in ["/health", "/ready", "/"] {
         assert_eq!(get(node.address, open).await.0, 200, "{open}");
     }
+    let (status, body) = answer(node.address, &post(&" ".repeat(MAX_BODY), "")).await;
+    assert_eq!(
+        (status, body.contains("sign in first")),
+        (401, true),
+        "heard by who sends much"
+    );
     let ada = basic("ada:pass:word");
     assert_eq!(signed(node.address, "POST /script", &ada).await.0, 200);
     let caller = node.fake.caller.lock().take().unwrap();
