@@ -147,6 +147,11 @@ pub struct Kafka {
     #[arg(long, value_name = "SECONDS", env = "TESSARIDB_IDLE_SECONDS", default_value_t = 600)]
     pub idle_seconds: u64,
 
+    /// Seconds after which a client must sign in again on its connection, or lose it; 0: never.
+    #[arg(long, value_name = "SECONDS", env = "TESSARIDB_KAFKA_SESSION_SECONDS", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=31_536_000))]
+    pub kafka_session_seconds: u32,
+
     /// Milliseconds a new group's first rebalance waits for more members.
     #[arg(long, value_name = "MS", env = "TESSARIDB_GROUP_INITIAL_DELAY_MS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=60_000))]

@@ -196,6 +196,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
                 node.id,
                 node.broker.clone(),
                 node.groups.clone(),
+                node.auth.clone(),
             )?)
         }
         None => None,
@@ -439,6 +440,10 @@ fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
         max_connections: config.kafka.max_connections,
         max_connections_per_address: config.kafka.max_connections_per_address,
         max_idle: Duration::from_secs(config.kafka.idle_seconds),
+        session: match config.kafka.kafka_session_seconds {
+            0 => None,
+            seconds => Some(Duration::from_secs(u64::from(seconds))),
+        },
         ..KafkaConfig::new(cluster_id.simple().to_string())
     }
 }

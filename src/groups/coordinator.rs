@@ -290,7 +290,9 @@ impl Inner {
             entry.iter().for_each(|e| self.discard(e));
             return term.map(|_| None);
         }
-        let Some(entry) = groups.remove(&(None, address.group.clone())) else {
+        // Where the caller's user decides the namespace, a group of the same name that has none yet is another's.
+        let moves = address.scope.is_none();
+        let Some(entry) = moves.then(|| groups.remove(&(None, address.group.clone()))).flatten() else {
             return Ok(None);
         };
         // It has touched its first topic and moves in with all its members.

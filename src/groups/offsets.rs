@@ -41,6 +41,8 @@ pub enum Subscribed {
 pub struct ListedGroup {
     /// Its id.
     pub group: Arc<str>,
+    /// The namespace that coordinates it; `None` as long as nothing decides it.
+    pub namespace: Option<NamespaceId>,
     /// Where it stands.
     pub state: GroupState,
     /// Its protocol type; empty for one that only ever committed.
@@ -167,6 +169,7 @@ impl Inner {
                 let group: Arc<str> = Arc::from(group);
                 let row = ListedGroup {
                     group: group.clone(),
+                    namespace: Some(namespace),
                     state: GroupState::Empty,
                     protocol_type: protocol_type.unwrap_or_else(|| Arc::from("")),
                 };
@@ -179,6 +182,7 @@ impl Inner {
             }
             let row = self.look_at(&entry, |g| ListedGroup {
                 group: group.clone(),
+                namespace,
                 state: g.state(),
                 protocol_type: g.protocol_type().cloned().unwrap_or_else(|| Arc::from("")),
             });

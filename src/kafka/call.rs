@@ -1,12 +1,19 @@
 //! What a handler knows of the request it answers.
 
+#[cfg(doc)]
+use super::access::Access;
 use super::config::KafkaConfig;
 use super::endpoints::{Brokers, canonical};
 use super::fetch_sessions::FetchSessions;
 use super::memory::Memory;
 use super::names::Names;
 use super::pool::Pool;
+use super::refusals::Refusals;
+use super::reply::Refusal;
+use super::sign_in::{Admission, SignIn};
 use super::table::Api;
+use super::watch::Watch;
+use crate::auth::{self, Auth, NotStanding, Origin, Surface, Who};
 use crate::broker::Broker;
 use crate::groups::Coordinator;
 use cluster::catalog::{Catalog, State};
@@ -14,8 +21,9 @@ use cluster::ids::NodeId;
 use kafka_protocol::protocol::StrBytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What all connections of a node share.
@@ -30,6 +38,8 @@ pub(crate) struct Shared {
     pub broker: Arc<Broker>,
     /// The group coordinator.
     pub groups: Arc<Coordinator>,
+    /// Checks passwords.
+    pub auth: Arc<Auth>,
     /// What requests may hold.
     pub memory: Memory,
     /// What answers may hold of records in memory.
@@ -40,14 +50,42 @@ pub(crate) struct Shared {
     pub buffers: Arc<Pool>,
     /// Fetch sessions (KIP-227).
     pub sessions: FetchSessions,
+    /// Who is told what the catalog changed.
+    pub watch: Watch,
     /// Cancelled when the node stops: nothing is waited for any more.
     pub stopping: CancellationToken,
 }
 
+impl Peer {
+    /// A connection that nobody has signed in on. `session` is how long a sign-in lasts.
+    pub(crate) fn new(remote: SocketAddr, local: SocketAddr, session: Option<Duration>) -> Self {
+        Self {
+            remote,
+            local,
+            sign_in: SignIn::new(session),
+            ended: CancellationToken::new(),
+            refusals: Refusals::default(),
+        }
+    }
+
+    /// Where its requests come from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            surface: Surface::Kafka,
+            remote: Some(self.remote),
+        }
+    }
+}
+
 impl Shared {
+    /// Whether a user has signed in, or nobody needs to.
+    pub(crate) fn trusts(&self, peer: &Peer) -> bool {
+        peer.sign_in.is_user() || self.broker.catalog().view().is_open()
+    }
+
     /// The largest frame a connection may send now.
     pub(crate) fn frame_limit(&self, peer: &Peer) -> usize {
-        if peer.trusted {
+        if self.trusts(peer) {
             self.config.max_frame
         } else {
             self.config.max_frame_before_sign_in
@@ -62,8 +100,12 @@ pub(crate) struct Peer {
     pub remote: SocketAddr,
     /// The address the client reached.
     pub local: SocketAddr,
-    /// Signed in, or on a port that asks for no sign-in.
-    pub trusted: bool,
+    /// Who it has signed in as, if it has.
+    pub sign_in: SignIn,
+    /// Ends with the user that signed in.
+    pub ended: CancellationToken,
+    /// What it was refused.
+    pub refusals: Refusals,
 }
 
 /// One request.
@@ -72,6 +114,8 @@ pub(crate) struct Call {
     pub shared: Arc<Shared>,
     /// The connection it came on.
     pub peer: Arc<Peer>,
+    /// Who asks; settled when the request starts to run.
+    pub who: Who,
     /// Its row in the table.
     pub api: &'static Api,
     /// Version of the request, and of the answer.
@@ -93,9 +137,23 @@ impl Call {
         self.shared.broker.catalog()
     }
 
-    /// What is declared now; take it once per request.
+    /// What is declared now; take it once per request, together with [`Access`] to it.
     pub fn view(&self) -> Arc<State> {
         self.catalog().view()
+    }
+
+    /// Whether the connection may send this now, and as whom.
+    pub fn admit(&self) -> Result<Admission, Refusal> {
+        let standing = auth::standing(&self.view(), &self.peer.sign_in.who()).map(drop);
+        self.peer.sign_in.admit(self.api.key, standing, Instant::now())
+    }
+
+    /// Fails where who signed in is no more: for requests that took their time.
+    pub fn stands(&self) -> Result<(), Refusal> {
+        match auth::standing(&self.view(), &self.peer.sign_in.who()) {
+            Err(NotStanding::Ended) => Err(Refusal::UserEnded),
+            _ => Ok(()),
+        }
     }
 
     /// The client's host as group members show it: `/10.1.2.3`.

@@ -23,6 +23,10 @@ pub struct KafkaConfig {
     pub max_frame: usize,
     /// Largest frame before sign-in, where sign-in is required. Default 512 KiB.
     pub max_frame_before_sign_in: usize,
+    /// How long a sign-in lasts before a client must do it again (KIP-368, `connections.max.reauth.ms`). Default: no end.
+    pub session: Option<Duration>,
+    /// How long a refused sign-in waits for its answer (`connection.failed.authentication.delay.ms`). Default 100 ms.
+    pub refusal_pause: Duration,
     /// Bytes of requests held at one time, over all connections. Default 512 MiB; at least `max_frame`.
     pub request_memory: usize,
     /// Requests read ahead on one connection. Default 64; minimum 1.
@@ -58,6 +62,8 @@ impl KafkaConfig {
             log_dir: "data".into(),
             max_frame: 100 << 20,
             max_frame_before_sign_in: 512 << 10,
+            session: None,
+            refusal_pause: Duration::from_millis(100),
             request_memory: 512 << 20,
             pipeline: 64,
             pipeline_bytes: 128 << 20,

@@ -10,6 +10,9 @@
 //! Both halves are one task. A produce leaves `running` once it is submitted, so that the next one may follow; its answer
 //! comes later, in its place. Any other request runs when nothing is pending before it, as in Kafka, where a connection has
 //! one request at a time.
+//!
+//! Who the connection is, is asked when a request starts to run: what is sent behind a sign-in is judged after it. Until a
+//! user has signed in, where that is asked for, one request is read at a time.
 
 use super::call::{Call, Peer, Shared};
 use super::dispatch::{self, Done};
@@ -20,6 +23,7 @@ use super::pulse::Pulse;
 use super::reply::{Answer, Refusal};
 use super::table::Api;
 use super::write::{self, Sink};
+use crate::auth::Who;
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -31,7 +35,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::AsyncRead;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// Answers that are ready are written together up to so many bytes.
 const TOGETHER: usize = 64 << 10;
@@ -64,6 +68,10 @@ struct Request {
     call: Call,
     body: Bytes,
     hold: Hold,
+    /// The body is a token of SASL without a request around it.
+    bare_token: bool,
+    /// Dropped when the request has run.
+    running: Option<oneshot::Sender<()>>,
 }
 
 enum Arrival {
@@ -113,6 +121,7 @@ where
     };
     let ended = tokio::select! {
         biased;
+        () = peer.ended.cancelled() => return Refusal::UserEnded.into(),
         ended = &mut answering => return ended.err().unwrap_or(Ended::Stopping),
         ended = reading => ended,
     };
@@ -147,13 +156,60 @@ async fn read<R: AsyncRead + Unpin>(
             held: frame.held,
             _ahead: ahead.clone().acquire_many_owned(size).await.ok(),
         };
-        let arrival = open(frame.bytes, hold, shared, peer).unwrap_or_else(Arrival::Refused);
+        let mut arrival = match peer.sign_in.awaits_token() {
+            true => bare_token(frame.bytes, hold, shared, peer),
+            false => open(frame.bytes, hold, shared, peer).unwrap_or_else(Arrival::Refused),
+        };
         let last = matches!(arrival, Arrival::Refused(_));
+        let done = arrival.await_if(|key| {
+            // How the next frame is read, and how large it may be, depends on these.
+            matches!(key, ApiKey::SaslHandshake | ApiKey::SaslAuthenticate) || !shared.trusts(peer)
+        });
         if queue.send(arrival).await.is_err() || last {
             // The answering half ends the connection; nothing that follows a refused request is looked at.
             std::future::pending::<()>().await;
         }
+        if let Some(done) = done {
+            // It only ever closes.
+            let _ = done.await;
+        }
     }
+}
+
+impl Arrival {
+    /// Something that ends when the request has run, where `wanted` says so of its kind.
+    fn await_if(&mut self, wanted: impl FnOnce(ApiKey) -> bool) -> Option<oneshot::Receiver<()>> {
+        match self {
+            Self::Request(request) if wanted(request.call.api.key) => {
+                let (running, done) = oneshot::channel();
+                request.running = Some(running);
+                Some(done)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A frame that is a token: version 0 of a request that it has no header of.
+fn bare_token(frame: Bytes, hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) -> Arrival {
+    let Some(api) = Api::of(ApiKey::SaslAuthenticate as i16) else {
+        return Arrival::Refused(Refusal::NoHeader);
+    };
+    Arrival::Request(Box::new(Request {
+        call: Call {
+            shared: shared.clone(),
+            peer: peer.clone(),
+            who: Who::Anonymous,
+            api,
+            version: 0,
+            correlation: 0,
+            client_id: None,
+        },
+        body: frame,
+        hold,
+        bare_token: true,
+        running: None,
+    }))
 }
 
 /// Reads the header by hand: the codec's own reading of it panics on short frames.
@@ -184,6 +240,7 @@ fn open(frame: Bytes, hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) -> Res
         call: Call {
             shared: shared.clone(),
             peer: peer.clone(),
+            who: Who::Anonymous,
             api,
             version: head.version,
             correlation: head.correlation,
@@ -191,6 +248,8 @@ fn open(frame: Bytes, hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) -> Res
         },
         body: frame.slice(body..),
         hold,
+        bare_token: false,
+        running: None,
     })))
 }
 
@@ -270,6 +329,12 @@ impl<S: Sink> Line<S> {
                     self.pending.pop_front();
                     self.pulse.closed();
                 }
+                Answer::Last(bytes, refusal) => {
+                    write::whole(&mut self.sink, bytes, &self.pulse)
+                        .await
+                        .map_err(Ended::Write)?;
+                    return Err(refusal.into());
+                }
                 Answer::Close(refusal) => return Err(refusal.into()),
             }
         }
@@ -294,8 +359,18 @@ async fn running(running: &mut Option<BoxFuture<'static, Pending>>) -> Pending {
 }
 
 async fn start(request: Box<Request>) -> Pending {
-    let Request { call, body, mut hold } = *request;
-    let slot = match dispatch::execute(call, body, &mut hold.held).await {
+    let Request {
+        call,
+        body,
+        mut hold,
+        bare_token,
+        running: _running,
+    } = *request;
+    let done = match bare_token {
+        true => dispatch::bare_token(call, body).await.map(Done::Answered),
+        false => dispatch::execute(call, body, &mut hold.held).await,
+    };
+    let slot = match done {
         Ok(Done::Answered(answer)) => Slot::Ready(Some(answer)),
         Ok(Done::Submitted(answer)) => Slot::Later(answer),
         Err(refusal) => Slot::Ready(Some(Answer::Close(refusal))),

@@ -2,10 +2,11 @@
 
 use super::call::Call;
 use super::guard;
-use super::handlers::{admin_topics, api_versions, cluster_info, configs, fetch, groups, list_offsets, metadata};
-use super::handlers::{produce, producer_ids};
+use super::handlers::{acls, admin_topics, api_versions, cluster_info, configs, fetch, groups, list_offsets, metadata};
+use super::handlers::{produce, producer_ids, sasl};
 use super::memory::Held;
 use super::reply::{Answer, Refusal, encode};
+use super::sign_in::Admission;
 use super::table::Api;
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -44,8 +45,32 @@ pub(crate) fn unsupported_api_versions(api: &Api, correlation: i32) -> Result<By
     encode(api, 0, correlation, &api_versions::unsupported())
 }
 
-/// Checks, decodes and runs a request.
-pub(crate) async fn execute(call: Call, body: Bytes, held: &mut Held) -> Result<Done, Refusal> {
+/// A token of SASL that came without a request.
+pub(crate) async fn bare_token(call: Call, token: Bytes) -> Result<Answer, Refusal> {
+    // Whoever was here before and signs in again must still be there.
+    call.stands()?;
+    Box::pin(sasl::token(&call, token)).await
+}
+
+/// Asks whether the connection may send this now, checks, decodes and runs a request.
+pub(crate) async fn execute(mut call: Call, body: Bytes, held: &mut Held) -> Result<Done, Refusal> {
+    let admission = call.admit()?;
+    match admission {
+        Admission::Run(who) => call.who = who,
+        Admission::Handshake => {
+            let body = checked(&call, &body)?;
+            let request = decode(call.version, body)?;
+            return sasl::handshake(&call, &request).map(Done::Answered);
+        }
+        Admission::Authenticate => {
+            let body = checked(&call, &body)?;
+            let request = decode(call.version, body)?;
+            return Box::pin(sasl::authenticate(&call, request)).await.map(Done::Answered);
+        }
+        Admission::IllegalState | Admission::IllegalStateAndClose => {
+            return sasl::illegal_state(&call, &admission).map(Done::Answered);
+        }
+    }
     let checked = guard::check(call.api, call.version, &body)?;
     let body = body.slice(..checked.len);
     if checked.memory > SMALL {
@@ -62,6 +87,12 @@ pub(crate) async fn execute(call: Call, body: Bytes, held: &mut Held) -> Result<
         }
         _ => Box::pin(run(&call, body)).await.map(Answer::Whole).map(Done::Answered),
     }
+}
+
+/// The body, if the guard lets it pass; for requests of a few fields.
+fn checked(call: &Call, body: &Bytes) -> Result<Bytes, Refusal> {
+    let checked = guard::check(call.api, call.version, body)?;
+    Ok(body.slice(..checked.len))
 }
 
 /// Decodes, answers, encodes.
@@ -104,7 +135,7 @@ async fn run(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
         ApiKey::DeleteRecords => answer(call, body, admin_topics::delete_records).await,
         ApiKey::InitProducerId => answer(call, body, producer_ids::init_producer_id).await,
         ApiKey::OffsetForLeaderEpoch => answer(call, body, list_offsets::offset_for_leader_epoch).await,
-        ApiKey::DescribeAcls => answer(call, body, cluster_info::describe_acls).await,
+        ApiKey::DescribeAcls => answer(call, body, acls::describe_acls).await,
         ApiKey::DescribeConfigs => answer(call, body, configs::describe_configs).await,
         ApiKey::AlterConfigs => answer(call, body, configs::alter_configs).await,
         ApiKey::DescribeLogDirs => answer(call, body, cluster_info::describe_log_dirs).await,

@@ -18,6 +18,17 @@ pub(crate) fn name(error: NameError) -> ResponseError {
     }
 }
 
+/// What a client is told beside a code that says nothing about names and rights.
+pub(crate) fn sentence(error: ResponseError) -> String {
+    match error {
+        ResponseError::InvalidTopicException => NameError::Invalid.to_string(),
+        ResponseError::UnknownTopicOrPartition => NameError::Unknown.to_string(),
+        ResponseError::TopicAuthorizationFailed => "this user may not do this with this topic".to_owned(),
+        ResponseError::ClusterAuthorizationFailed => "this user may not do this with the store".to_owned(),
+        error => error.to_string(),
+    }
+}
+
 /// For a proposal to a range that holds partitions.
 pub(crate) fn propose(error: &ProposeError) -> ResponseError {
     match error {

@@ -1,8 +1,11 @@
 //! Fetch sessions (KIP-227): a client with a thousand partitions names them once, and is told of those that changed.
 //!
 //! A session is taken out for the time of a fetch and put back with its answer; two fetches never have it at one time.
+//! It belongs to the user that began it: to others it is not there.
 //! What a session holds is bounded by the count of sessions and of partitions in all of them.
 
+use crate::auth::Who;
+use cluster::ids::UserId;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::{FetchTopic, ForgottenTopic};
 use kafka_protocol::protocol::StrBytes;
@@ -173,16 +176,30 @@ impl Wants {
 enum Kept {
     /// A fetch has it.
     Taken {
+        owner: Owner,
         partitions: usize,
     },
     Free(Box<Free>),
 }
 
+/// Whose a session is; `None`: of whoever comes to an open store.
+type Owner = Option<UserId>;
+
 struct Free {
+    owner: Owner,
     epoch: i32,
     by_id: bool,
     wants: Wants,
     used: Instant,
+}
+
+impl Kept {
+    fn owner(&self) -> Owner {
+        match self {
+            Self::Taken { owner, .. } => *owner,
+            Self::Free(free) => free.owner,
+        }
+    }
 }
 
 /// The sessions of a node.
@@ -210,6 +227,7 @@ pub(crate) struct Session<'a> {
     home: &'a FetchSessions,
     /// Its number on the wire, never 0.
     pub number: i32,
+    owner: Owner,
     next_epoch: i32,
     by_id: bool,
     partitions: usize,
@@ -228,24 +246,30 @@ impl FetchSessions {
     /// Finds or begins the session of a request.
     pub(crate) fn begin(
         &self,
+        who: &Who,
         number: i32,
         epoch: i32,
         by_id: bool,
         topics: Vec<FetchTopic>,
         forgotten: Vec<ForgottenTopic>,
     ) -> Result<Context<'_>, ResponseError> {
+        let owner = match who {
+            Who::Anonymous | Who::Folder => None,
+            Who::User(user) => Some(user.id),
+        };
         if epoch == 0 || epoch == -1 {
             let wants = Wants::new(topics);
             let mut kept = self.kept.lock();
-            if number != 0 {
+            if kept.by_number.get(&number).is_some_and(|kept| kept.owner() == owner) {
                 kept.remove(number);
             }
             let number = (epoch == 0)
-                .then(|| kept.reserve(self.most, wants.partitions.len()))
+                .then(|| kept.reserve(owner, self.most, wants.partitions.len()))
                 .flatten();
             let session = number.map(|number| Session {
                 home: self,
                 number,
+                owner,
                 next_epoch: 1,
                 by_id,
                 partitions: wants.partitions.len(),
@@ -253,7 +277,7 @@ impl FetchSessions {
             });
             return Ok(Context::Full { wants, session });
         }
-        let (mut wants, session) = self.take(number, epoch, by_id)?;
+        let (mut wants, session) = self.take(owner, number, epoch, by_id)?;
         wants.update(topics, forgotten);
         if wants.partitions.is_empty() {
             // Nothing is left of it: dropped here.
@@ -262,11 +286,12 @@ impl FetchSessions {
         Ok(Context::Incremental { wants, session })
     }
 
-    fn take(&self, number: i32, epoch: i32, by_id: bool) -> Result<(Wants, Session<'_>), ResponseError> {
+    fn take(&self, owner: Owner, number: i32, epoch: i32, by_id: bool) -> Result<(Wants, Session<'_>), ResponseError> {
         let mut kept = self.kept.lock();
         let slot = kept
             .by_number
             .get_mut(&number)
+            .filter(|kept| kept.owner() == owner)
             .ok_or(ResponseError::FetchSessionIdNotFound)?;
         let free = match slot {
             // Another fetch of the session is under way: this one is not the next.
@@ -277,10 +302,11 @@ impl FetchSessions {
         };
         let wants = std::mem::take(&mut free.wants);
         let partitions = wants.partitions.len();
-        *slot = Kept::Taken { partitions };
+        *slot = Kept::Taken { owner, partitions };
         let session = Session {
             home: self,
             number,
+            owner,
             next_epoch: if epoch == i32::MAX { 1 } else { epoch + 1 },
             by_id,
             partitions,
@@ -294,13 +320,13 @@ impl Sessions {
     fn remove(&mut self, number: i32) {
         match self.by_number.remove(&number) {
             Some(Kept::Free(free)) => self.partitions -= free.wants.partitions.len(),
-            Some(Kept::Taken { partitions }) => self.partitions -= partitions,
+            Some(Kept::Taken { partitions, .. }) => self.partitions -= partitions,
             None => {}
         }
     }
 
     /// A number for a new session, if there is room or a stale one gives way.
-    fn reserve(&mut self, most: usize, partitions: usize) -> Option<i32> {
+    fn reserve(&mut self, owner: Owner, most: usize, partitions: usize) -> Option<i32> {
         while self.by_number.len() >= most || self.partitions + partitions > MOST_PARTITIONS {
             let stale = self
                 .by_number
@@ -315,7 +341,7 @@ impl Sessions {
         loop {
             let number = rand::random_range(1..=i32::MAX);
             if let std::collections::hash_map::Entry::Vacant(slot) = self.by_number.entry(number) {
-                slot.insert(Kept::Taken { partitions });
+                slot.insert(Kept::Taken { owner, partitions });
                 self.partitions += partitions;
                 return Some(number);
             }
@@ -335,6 +361,7 @@ impl Session<'_> {
         else if matches!(kept.by_number.get(&self.number), Some(Kept::Taken { .. })) {
             kept.partitions = total;
             let free = Box::new(Free {
+                owner: self.owner,
                 epoch: self.next_epoch,
                 by_id: self.by_id,
                 wants,

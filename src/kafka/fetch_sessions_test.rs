@@ -1,4 +1,5 @@
 use super::*;
+use crate::auth::Principal;
 use kafka_protocol::messages::TopicName;
 use kafka_protocol::messages::fetch_request::FetchPartition;
 
@@ -20,7 +21,7 @@ fn forgotten(name: &'static str, partitions: &[i32]) -> ForgottenTopic {
 }
 
 fn start(sessions: &FetchSessions, topics: Vec<FetchTopic>) -> Option<i32> {
-    match sessions.begin(0, 0, false, topics, vec![]) {
+    match sessions.begin(&Who::Anonymous, 0, 0, false, topics, vec![]) {
         Ok(Context::Full { wants, session }) => session.map(|s| {
             let number = s.number;
             s.put_back(wants);
@@ -37,7 +38,7 @@ fn go_on(
     topics: Vec<FetchTopic>,
     gone: Vec<ForgottenTopic>,
 ) -> Result<Vec<(StrBytes, i32)>, ResponseError> {
-    match sessions.begin(number, epoch, false, topics, gone)? {
+    match sessions.begin(&Who::Anonymous, number, epoch, false, topics, gone)? {
         Context::Incremental { wants, session } => {
             let names = wants
                 .partitions
@@ -93,7 +94,7 @@ fn a_session_lives_by_its_epochs() {
         Err(ResponseError::FetchSessionIdNotFound)
     );
     assert!(matches!(
-        sessions.begin(id, 4, true, vec![], vec![]),
+        sessions.begin(&Who::Anonymous, id, 4, true, vec![], vec![]),
         Err(ResponseError::FetchSessionTopicIdError)
     ));
     // Forgetting all ends it.
@@ -111,7 +112,7 @@ fn a_full_fetch_that_names_a_session_ends_it() {
     let sessions = FetchSessions::new(10);
     let id = start(&sessions, vec![topic("a", &[0])]).unwrap();
     assert!(matches!(
-        sessions.begin(id, -1, false, vec![topic("a", &[0])], vec![]),
+        sessions.begin(&Who::Anonymous, id, -1, false, vec![topic("a", &[0])], vec![]),
         Ok(Context::Full { session: None, .. })
     ));
     assert_eq!(
@@ -124,7 +125,7 @@ fn a_full_fetch_that_names_a_session_ends_it() {
 fn a_fetch_that_is_dropped_takes_its_session_along() {
     let sessions = FetchSessions::new(10);
     let id = start(&sessions, vec![topic("a", &[0])]).unwrap();
-    let taken = sessions.begin(id, 1, false, vec![], vec![]);
+    let taken = sessions.begin(&Who::Anonymous, id, 1, false, vec![], vec![]);
     assert_eq!(
         go_on(&sessions, id, 1, vec![], vec![]),
         Err(ResponseError::InvalidFetchSessionEpoch)
@@ -153,7 +154,7 @@ async fn when_full_only_a_stale_session_gives_way() {
     assert!(go_on(&sessions, second, 1, vec![], vec![]).is_ok());
     assert!(
         FetchSessions::new(0)
-            .begin(0, 0, false, vec![topic("a", &[0])], vec![])
+            .begin(&Who::Anonymous, 0, 0, false, vec![topic("a", &[0])], vec![])
             .is_ok()
     );
 }
@@ -174,7 +175,7 @@ fn topics_that_come_and_go_do_not_pile_up() {
         go_on(&sessions, id, 3, vec![], vec![forgotten("b", &[0])]).unwrap(),
         named(&[("a", 3)])
     );
-    match sessions.begin(id, 4, false, vec![], vec![]).unwrap() {
+    match sessions.begin(&Who::Anonymous, id, 4, false, vec![], vec![]).unwrap() {
         Context::Incremental { wants, .. } => assert_eq!(wants.topics.len(), 1),
         Context::Full { .. } => panic!("gone"),
     }
@@ -189,4 +190,37 @@ fn a_partition_named_twice_is_one() {
         .map(|p| (wants.topics[p.topic].name.clone(), p.partition))
         .collect();
     assert_eq!(names, named(&[("a", 1), ("a", 0), ("b", 5), ("a", 2)]));
+}
+
+#[test]
+fn a_session_is_not_there_for_other_users() {
+    let user = |id| {
+        Who::User(Principal {
+            name: "u".into(),
+            id: UserId(id),
+            credential: 1,
+        })
+    };
+    let sessions = FetchSessions::new(10);
+    let id = match sessions
+        .begin(&user(1), 0, 0, false, vec![topic("a", &[0])], vec![])
+        .unwrap()
+    {
+        Context::Full { wants, session } => {
+            let session = session.unwrap();
+            let id = session.number;
+            session.put_back(wants);
+            id
+        }
+        Context::Incremental { .. } => panic!("a session begins in full"),
+    };
+    for other in [user(2), Who::Anonymous] {
+        assert_eq!(
+            sessions.begin(&other, id, 1, false, vec![], vec![]).err(),
+            Some(ResponseError::FetchSessionIdNotFound)
+        );
+        // Nor may they end it.
+        let _ = sessions.begin(&other, id, -1, false, vec![topic("a", &[0])], vec![]);
+    }
+    assert!(sessions.begin(&user(1), id, 1, false, vec![], vec![]).is_ok());
 }

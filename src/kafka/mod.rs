@@ -10,6 +10,7 @@
 //! Answers leave in request order. A produce fixes its order when it is submitted, and the next request of the
 //! connection may be another produce at once; every other request runs when all before it are answered.
 
+mod access;
 mod call;
 mod config;
 mod connection;
@@ -24,15 +25,19 @@ mod handlers;
 mod memory;
 mod names;
 mod partitions;
+mod plain;
 mod pool;
 mod probe;
 mod pulse;
+mod refusals;
 mod registry;
 mod reply;
 mod schema;
 mod server;
+mod sign_in;
 mod table;
 mod topic_configs;
+mod watch;
 mod write;
 
 pub use config::KafkaConfig;

@@ -2,33 +2,16 @@
 
 use super::call::Call;
 use super::endpoints::Brokers;
-use super::errors;
 use cluster::catalog::{State, Topic};
 use cluster::ids::{RangeId, SYSTEM_RANGE};
 use cluster::routes::Table;
 use kafka_protocol::ResponseError;
 use std::sync::Arc;
-use uuid::Uuid;
 
 /// A broker id that is none.
 pub(crate) const NO_BROKER: i32 = -1;
 /// An epoch that is none.
 pub(crate) const NO_EPOCH: i32 = -1;
-
-/// The topic that a request names; which of the two counts depends on the version.
-pub(crate) fn topic(
-    call: &Call,
-    state: &State,
-    by_id: bool,
-    name: &str,
-    id: Uuid,
-) -> Result<Arc<Topic>, ResponseError> {
-    if by_id {
-        state.topic_by_uuid(id).cloned().ok_or(ResponseError::UnknownTopicId)
-    } else {
-        call.shared.names.topic(state, name).cloned().map_err(errors::name)
-    }
-}
 
 /// The number of an existing partition.
 pub(crate) fn index(topic: &Topic, index: i32) -> Result<u32, ResponseError> {

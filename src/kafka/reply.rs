@@ -4,6 +4,7 @@ use super::memory::Held;
 use super::table::Api;
 use crate::log::Piece;
 use bytes::{BufMut, BytesMut};
+use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Encodable;
 
 /// The end of a request.
@@ -12,6 +13,8 @@ pub(crate) enum Answer {
     Whole(BytesMut),
     /// A framed response with stored bytes in it, and what it holds in memory.
     Pieces(Vec<Piece>, Held),
+    /// A framed response after which the connection closes, and why.
+    Last(BytesMut, Refusal),
     /// A request that wants no answer was done.
     Nothing,
     /// There is no answer the client could read, or none it should wait for.
@@ -41,6 +44,27 @@ pub(crate) enum Refusal {
     /// The response does not fit its version: ours to mend.
     #[error("the answer cannot be written: {0}")]
     Answer(String),
+    /// The store has users, and nobody has signed in.
+    #[error("{0:?} from a client that has not signed in")]
+    SignInWanted(ApiKey),
+    /// A mechanism other than PLAIN.
+    #[error("a client wants to sign in otherwise than by SASL PLAIN")]
+    Mechanism,
+    /// The password is wrong, or must wait.
+    #[error("a sign-in was refused")]
+    SignInRefused,
+    /// Too many sign in at once, or the store does not answer: to be tried again on a new connection.
+    #[error("a sign-in could not be checked now")]
+    SignInUnavailable,
+    /// Behind a request that ended the connection.
+    #[error("the connection is signed out")]
+    SignedOut,
+    /// Dropped, or its password changed, since it signed in.
+    #[error("the user that signed in is no more, or has another password")]
+    UserEnded,
+    /// KIP-368.
+    #[error("the sign-in is too old, and was not done again")]
+    SessionOver,
     /// A produce without acknowledgement failed; closing makes the client look again (as Kafka does).
     #[error("a produce with acks=0 failed")]
     Unacknowledged,

@@ -99,6 +99,7 @@ pub(super) const fn request(key: ApiKey) -> Option<&'static Struct> {
         ApiKey::SyncGroup => &SYNC_GROUP,
         ApiKey::DescribeGroups => &DESCRIBE_GROUPS,
         ApiKey::ListGroups => &LIST_GROUPS,
+        ApiKey::SaslHandshake => &SASL_HANDSHAKE,
         ApiKey::ApiVersions => &API_VERSIONS,
         ApiKey::CreateTopics => &CREATE_TOPICS,
         ApiKey::DeleteTopics => &DELETE_TOPICS,
@@ -109,6 +110,7 @@ pub(super) const fn request(key: ApiKey) -> Option<&'static Struct> {
         ApiKey::DescribeConfigs => &DESCRIBE_CONFIGS,
         ApiKey::AlterConfigs => &ALTER_CONFIGS,
         ApiKey::DescribeLogDirs => &DESCRIBE_LOG_DIRS,
+        ApiKey::SaslAuthenticate => &SASL_AUTHENTICATE,
         ApiKey::CreatePartitions => &CREATE_PARTITIONS,
         ApiKey::DeleteGroups => &DELETE_GROUPS,
         ApiKey::IncrementalAlterConfigs => &INCREMENTAL_ALTER_CONFIGS,
@@ -307,6 +309,8 @@ const LIST_GROUPS: Struct = plain(&[
     since(TEXTS, 5), // types_filter
 ]);
 
+const SASL_HANDSHAKE: Struct = plain(&[all(TEXT)]); // mechanism
+
 const API_VERSIONS: Struct = plain(&[
     since(TEXT, 3), // client_software_name
     since(TEXT, 3), // client_software_version
@@ -402,6 +406,8 @@ const ALTER_CONFIGS: Struct = plain(&[
 ]);
 
 const DESCRIBE_LOG_DIRS: Struct = plain(&[all(array(&TOPIC_PARTITIONS))]);
+
+const SASL_AUTHENTICATE: Struct = plain(&[all(BLOB)]); // auth_bytes
 
 const CREATE_PARTITIONS: Struct = plain(&[
     all(array(&plain(&[

@@ -11,6 +11,8 @@ use super::names::Names;
 use super::pool::Pool;
 use super::pulse::{Patience, Pulse};
 use super::registry::Registry;
+use super::watch::{self, Watch};
+use crate::auth::Auth;
 use crate::broker::Broker;
 use crate::groups::Coordinator;
 use cluster::ids::NodeId;
@@ -39,6 +41,7 @@ pub struct KafkaServer {
     registry: Arc<Registry>,
     connections: TaskTracker,
     accepting: JoinHandle<()>,
+    watching: JoinHandle<()>,
     closing: CancellationToken,
 }
 
@@ -53,6 +56,7 @@ impl KafkaServer {
         node: NodeId,
         broker: Arc<Broker>,
         groups: Arc<Coordinator>,
+        auth: Arc<Auth>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let registry = Arc::new(Registry::new(
@@ -70,8 +74,11 @@ impl KafkaServer {
             node,
             broker,
             groups,
+            auth,
+            watch: Watch::new(),
             config,
         });
+        let watching = tokio::spawn(watch::look_out(shared.clone()));
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();
         let accepting = tokio::spawn(
@@ -90,6 +97,7 @@ impl KafkaServer {
             registry,
             connections,
             accepting,
+            watching,
             closing,
         })
     }
@@ -120,6 +128,7 @@ impl KafkaServer {
 impl Drop for KafkaServer {
     fn drop(&mut self) {
         self.accepting.abort();
+        self.watching.abort();
         self.shared.stopping.cancel();
         self.closing.cancel();
     }
@@ -172,7 +181,7 @@ impl Accept {
                 return;
             }
         };
-        let peer = match greet(&stream, remote) {
+        let peer = match greet(&stream, remote, &self.shared.config) {
             Ok(peer) => Arc::new(peer),
             Err(error) => return tracing::debug!(%remote, %error, "a connection that broke at once"),
         };
@@ -205,18 +214,14 @@ async fn one(
     }
 }
 
-fn greet(stream: &TcpStream, remote: SocketAddr) -> io::Result<Peer> {
+fn greet(stream: &TcpStream, remote: SocketAddr, config: &KafkaConfig) -> io::Result<Peer> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(60))
         .with_interval(Duration::from_secs(20))
         .with_retries(3);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
-    Ok(Peer {
-        remote,
-        local: stream.local_addr()?,
-        trusted: true,
-    })
+    Ok(Peer::new(remote, stream.local_addr()?, config.session))
 }
 
 /// What an operator should know of is told, at most once a second; the rest is for debugging.

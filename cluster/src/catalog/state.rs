@@ -169,6 +169,11 @@ impl State {
         self.namespaces.values().find(|n| n.id == id)
     }
 
+    /// One database, by identity.
+    pub fn database_by_id(&self, id: DatabaseId) -> Option<&Arc<Database>> {
+        self.databases.values().find(|d| d.id == id)
+    }
+
     /// The databases of a namespace, by name.
     pub fn databases(&self, namespace: NamespaceId) -> impl Iterator<Item = &Arc<Database>> {
         self.databases
@@ -220,6 +225,17 @@ impl State {
     /// The data ranges.
     pub fn ranges(&self) -> impl Iterator<Item = &Arc<RangeRow>> {
         self.ranges.values()
+    }
+
+    /// Whether the topics are those of `other`, as far as a glance can tell: never wrong about a change between two views,
+    /// of which one came from the other.
+    pub fn has_topics_of(&self, other: &State) -> bool {
+        self.topics.ptr_eq(&other.topics)
+    }
+
+    /// The same for users and what they may do.
+    pub fn has_users_of(&self, other: &State) -> bool {
+        self.users.ptr_eq(&other.users)
     }
 
     /// The namespace recorded for a group that nothing else decides.

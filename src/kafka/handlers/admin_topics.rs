@@ -1,5 +1,7 @@
 //! CreateTopics (19), DeleteTopics (20), CreatePartitions (37), DeleteRecords (21).
 
+use crate::auth::Action;
+use crate::kafka::access::Access;
 use crate::kafka::call::{Call, now_ms};
 use crate::kafka::errors;
 use crate::kafka::names::Parts;
@@ -47,19 +49,20 @@ fn counted<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> HashMap<K, usize> {
 
 pub(crate) async fn create_topics(call: &Call, request: CreateTopicsRequest) -> CreateTopicsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let counts = counted(request.topics.iter().map(|t| t.name.clone()));
     let mut told = std::collections::HashSet::new();
     // Together, so that one sync serves them all; a name that comes twice is refused once.
     let topics = request.topics.into_iter().filter(|t| told.insert(t.name.clone()));
     let work = topics.map(|topic| {
-        let (state, repeated) = (&state, counts[&topic.name] > 1);
+        let (access, repeated) = (&access, counts[&topic.name] > 1);
         async move {
             let outcome = match repeated {
                 true => Err(refused(
                     ResponseError::InvalidRequest,
                     "the topic is named more than once",
                 )),
-                false => create(call, state, &topic, request.validate_only).await,
+                false => create(call, access, &topic, request.validate_only).await,
             };
             created(call, topic.name, outcome)
         }
@@ -102,12 +105,22 @@ fn created(call: &Call, name: TopicName, outcome: Result<Created, Refused>) -> C
     }
 }
 
-async fn create(call: &Call, state: &State, asked: &CreatableTopic, validate_only: bool) -> Result<Created, Refused> {
+async fn create(
+    call: &Call,
+    access: &Access<'_>,
+    asked: &CreatableTopic,
+    validate_only: bool,
+) -> Result<Created, Refused> {
+    let state = access.state();
     let parts = call
         .shared
         .names
         .parse(&asked.name)
         .map_err(|e| (errors::name(e), e.to_string()))?;
+    if !access.may_where(Action::Declare, &asked.name) {
+        let error = access.refused(Action::Declare, &asked.name, ResponseError::TopicAuthorizationFailed);
+        return Err(refused(error, errors::sentence(error)));
+    }
     let Some(namespace) = state.namespace(parts.namespace) else {
         let why = format!("namespace {} is not defined", parts.namespace);
         return Err(refused(ResponseError::InvalidTopicException, why));
@@ -251,6 +264,7 @@ fn check_brokers(state: &State, brokers: &[BrokerId]) -> Result<(), Refused> {
 
 pub(crate) async fn delete_topics(call: &Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let asked: Vec<DeleteTopicState> = match call.version {
         6.. => request.topics,
         _ => request
@@ -263,14 +277,14 @@ pub(crate) async fn delete_topics(call: &Call, request: DeleteTopicsRequest) -> 
     let mut told = std::collections::HashSet::new();
     let asked = asked.into_iter().filter(|t| told.insert((t.name.clone(), t.topic_id)));
     let work = asked.map(|asked| {
-        let (state, repeated) = (&state, counts[&(asked.name.clone(), asked.topic_id)] > 1);
+        let (access, repeated) = (&access, counts[&(asked.name.clone(), asked.topic_id)] > 1);
         async move {
             let found = match repeated {
                 true => Err(refused(
                     ResponseError::InvalidRequest,
                     "the topic is named more than once",
                 )),
-                false => to_delete(call, state, &asked),
+                false => to_delete(access, &asked),
             };
             let (name, id, outcome) = match found {
                 Ok(topic) => {
@@ -295,40 +309,49 @@ pub(crate) async fn delete_topics(call: &Call, request: DeleteTopicsRequest) -> 
     DeleteTopicsResponse::default().with_responses(join_all(work).await)
 }
 
-fn to_delete(call: &Call, state: &State, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refused> {
+fn to_delete(access: &Access<'_>, asked: &DeleteTopicState) -> Result<Arc<Topic>, Refused> {
     match &asked.name {
         Some(_) if !asked.topic_id.is_nil() => Err(refused(
             ResponseError::InvalidRequest,
             "a topic is named or given by id, not both",
         )),
-        Some(name) => call
-            .shared
-            .names
-            .topic(state, name)
-            .cloned()
-            .map_err(|e| (errors::name(e), e.to_string())),
+        Some(name) => to_declare(access, name).cloned(),
         None if asked.topic_id.is_nil() => Err(refused(ResponseError::InvalidRequest, "neither a name nor an id")),
-        None => state
-            .topic_by_uuid(asked.topic_id)
-            .cloned()
-            .ok_or_else(|| refused(ResponseError::UnknownTopicId, "no topic has this id")),
+        None => match access.topic_by_id(Action::Declare, asked.topic_id) {
+            Ok(topic) => Ok(topic.clone()),
+            Err(error) => Err(refused(
+                error,
+                match error {
+                    ResponseError::UnknownTopicId => "no topic has this id".to_owned(),
+                    error => errors::sentence(error),
+                },
+            )),
+        },
     }
+}
+
+/// The topic that is named, if the caller may change what is declared of it.
+fn to_declare<'s>(access: &Access<'s>, name: &str) -> Result<&'s Arc<Topic>, Refused> {
+    access
+        .topic(Action::Declare, name)
+        .map_err(|error| (error, errors::sentence(error)))
 }
 
 pub(crate) async fn create_partitions(call: &Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let counts = counted(request.topics.iter().map(|t| t.name.clone()));
     let mut told = std::collections::HashSet::new();
     let topics = request.topics.into_iter().filter(|t| told.insert(t.name.clone()));
     let work = topics.map(|asked| {
-        let (state, repeated) = (&state, counts[&asked.name] > 1);
+        let (access, repeated) = (&access, counts[&asked.name] > 1);
         async move {
             let outcome = match repeated {
                 true => Err(refused(
                     ResponseError::InvalidRequest,
                     "the topic is named more than once",
                 )),
-                false => grow(call, state, &asked, request.validate_only).await,
+                false => grow(call, access, &asked, request.validate_only).await,
             };
             let result = CreatePartitionsTopicResult::default().with_name(asked.name);
             match outcome {
@@ -342,12 +365,13 @@ pub(crate) async fn create_partitions(call: &Call, request: CreatePartitionsRequ
     CreatePartitionsResponse::default().with_results(join_all(work).await)
 }
 
-async fn grow(call: &Call, state: &State, asked: &CreatePartitionsTopic, validate_only: bool) -> Result<(), Refused> {
-    let topic = call
-        .shared
-        .names
-        .topic(state, &asked.name)
-        .map_err(|e| (errors::name(e), e.to_string()))?;
+async fn grow(
+    call: &Call,
+    access: &Access<'_>,
+    asked: &CreatePartitionsTopic,
+    validate_only: bool,
+) -> Result<(), Refused> {
+    let topic = to_declare(access, &asked.name)?;
     let now = topic.partitions.len();
     let wanted = usize::try_from(asked.count).unwrap_or(0);
     if wanted <= now || wanted > cluster::catalog::MAX_PARTITIONS as usize {
@@ -363,7 +387,7 @@ async fn grow(call: &Call, state: &State, asked: &CreatePartitionsTopic, validat
             return Err(refused(ResponseError::InvalidReplicaAssignment, why));
         }
         for assignment in assignments {
-            check_brokers(state, &assignment.broker_ids)?;
+            check_brokers(access.state(), &assignment.broker_ids)?;
         }
     }
     if validate_only {
@@ -382,9 +406,10 @@ async fn grow(call: &Call, state: &State, asked: &CreatePartitionsTopic, validat
 
 pub(crate) async fn delete_records(call: &Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let named = request.topics.into_iter().filter(|t| !t.partitions.is_empty());
     let work = named.map(|asked| {
-        let topic = partitions::topic(call, &state, false, &asked.name, Uuid::nil());
+        let topic = access.topic(Action::Declare, &asked.name);
         async move {
             let partitions = asked.partitions.iter().map(|partition| {
                 let topic = topic.as_ref().map_err(|e| *e);

@@ -1,8 +1,9 @@
-//! What tools ask about the store: DescribeCluster (60), DescribeLogDirs (35), DescribeAcls (29),
-//! ListPartitionReassignments (46).
+//! What tools ask about the store: DescribeCluster (60), DescribeLogDirs (35), ListPartitionReassignments (46).
 
-use super::metadata::CLUSTER_OPERATIONS;
+use crate::auth::Action;
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
+use crate::kafka::errors;
 use crate::kafka::partitions::{self, Leaders};
 use cluster::catalog::Topic;
 use kafka_protocol::ResponseError;
@@ -11,9 +12,8 @@ use kafka_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 use kafka_protocol::messages::{
-    BrokerId, DescribeAclsRequest, DescribeAclsResponse, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeLogDirsRequest, DescribeLogDirsResponse, ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse, TopicName,
+    BrokerId, DescribeClusterRequest, DescribeClusterResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 
@@ -51,7 +51,10 @@ pub(crate) async fn describe_cluster(call: &Call, request: DescribeClusterReques
                 .collect(),
         );
     match request.include_cluster_authorized_operations {
-        true => response.with_cluster_authorized_operations(CLUSTER_OPERATIONS),
+        true => {
+            let operations = Access::new(call, &state).cluster_operations();
+            response.with_cluster_authorized_operations(operations)
+        }
         false => response,
     }
 }
@@ -59,6 +62,15 @@ pub(crate) async fn describe_cluster(call: &Call, request: DescribeClusterReques
 /// One folder; topics that are not there are left out, as in Kafka.
 pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
+    if let Err(error) = access.cluster(Action::Describe) {
+        let refused = DescribeLogDirsResponse::default();
+        // Before version 3 there is no room for it: such a client sees no folder.
+        return match call.version {
+            3.. => refused.with_error_code(error.code()),
+            _ => refused,
+        };
+    }
     let describe = |topic: &Topic, name: TopicName, asked: Option<Vec<i32>>| {
         let all = asked.unwrap_or_else(|| (0..topic.partitions.len() as i32).collect());
         let partitions = all.into_iter().filter_map(|partition| {
@@ -94,17 +106,17 @@ pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsReque
     ])
 }
 
-/// An open store has no grants to tell.
-pub(crate) async fn describe_acls(_call: &Call, _request: DescribeAclsRequest) -> DescribeAclsResponse {
-    DescribeAclsResponse::default()
-        .with_error_code(ResponseError::SecurityDisabled.code())
-        .with_error_message(Some(StrBytes::from_static_str("the store is open: it has no users")))
-}
-
 /// Nothing is ever under way in Kafka's sense.
 pub(crate) async fn list_partition_reassignments(
-    _call: &Call,
+    call: &Call,
     _request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    ListPartitionReassignmentsResponse::default().with_error_message(None)
+    let state = call.view();
+    let response = ListPartitionReassignmentsResponse::default();
+    match Access::new(call, &state).cluster(Action::Describe) {
+        Ok(()) => response.with_error_message(None),
+        Err(error) => response
+            .with_error_code(error.code())
+            .with_error_message(Some(StrBytes::from_string(errors::sentence(error)))),
+    }
 }

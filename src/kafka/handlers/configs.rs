@@ -1,5 +1,7 @@
 //! DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44).
 
+use crate::auth::Action;
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::topic_configs::{
@@ -36,6 +38,7 @@ type Refused = (ResponseError, String);
 
 pub(crate) async fn describe_configs(call: &Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let (synonyms, docs) = (request.include_synonyms, request.include_documentation);
     let results = request.resources.into_iter().map(|resource| {
         let asked = resource.configuration_keys;
@@ -43,9 +46,10 @@ pub(crate) async fn describe_configs(call: &Call, request: DescribeConfigsReques
         let asked = asked.filter(|keys| !keys.is_empty());
         let wanted = |name: &str| asked.as_ref().is_none_or(|keys| keys.iter().any(|k| &**k == name));
         let described = match resource.resource_type {
-            TOPIC => topic(call, &state, &resource.resource_name)
-                .map(|topic| describe_topic(call, &topic, wanted, synonyms, docs)),
-            BROKER => is_this_broker(call, &state, &resource.resource_name)
+            TOPIC => topic(&access, Action::Describe, &resource.resource_name)
+                .map(|topic| describe_topic(call, topic, wanted, synonyms, docs)),
+            BROKER => cluster(&access, Action::Describe)
+                .and_then(|()| is_this_broker(call, &state, &resource.resource_name))
                 .map(|named| describe_broker(call, named, wanted, synonyms, docs)),
             other => Err((
                 ResponseError::InvalidRequest,
@@ -65,9 +69,14 @@ pub(crate) async fn describe_configs(call: &Call, request: DescribeConfigsReques
     DescribeConfigsResponse::default().with_results(results.collect())
 }
 
-fn topic(call: &Call, state: &State, name: &str) -> Result<Arc<Topic>, Refused> {
-    let found = call.shared.names.topic(state, name).cloned();
-    found.map_err(|error| (errors::name(error), error.to_string()))
+fn topic<'s>(access: &Access<'s>, action: Action, name: &str) -> Result<&'s Arc<Topic>, Refused> {
+    let found = access.topic(action, name);
+    found.map_err(|error| (error, errors::sentence(error)))
+}
+
+fn cluster(access: &Access<'_>, action: Action) -> Result<(), Refused> {
+    let may = access.cluster(action);
+    may.map_err(|error| (error, errors::sentence(error)))
 }
 
 /// Whether the resource is this broker (true) or all brokers (false).
@@ -289,9 +298,11 @@ async fn alter(
     change: impl FnOnce(&mut Settings) -> Result<(), Refused>,
 ) -> Result<(), Refused> {
     let state = call.view();
+    let access = Access::new(call, &state);
     match kind {
         TOPIC => {}
         BROKER => {
+            cluster(&access, Action::Administer)?;
             is_this_broker(call, &state, name)?;
             let why = "a broker's configuration is given at its start".to_owned();
             return Err((ResponseError::InvalidRequest, why));
@@ -301,8 +312,8 @@ async fn alter(
             return Err((ResponseError::InvalidRequest, why));
         }
     }
-    let topic = topic(call, &state, name)?;
-    let before = Settings::of(&topic);
+    let topic = topic(&access, Action::Declare, name)?;
+    let before = Settings::of(topic);
     let mut after = if replace { Settings::default() } else { before };
     change(&mut after)?;
     let changes = after.changes(&before);

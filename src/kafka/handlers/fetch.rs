@@ -5,7 +5,9 @@
 //!                 no: subscribe -> read all again -> wait for a commit or the deadline -> read all again ..
 //! ```
 
+use crate::auth::Action;
 use crate::broker::{AccessError, Marks};
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::fetch_response::{FetchHead, PartitionAnswer, write};
@@ -76,6 +78,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
         endpoints: &[],
     };
     let context = call.shared.sessions.begin(
+        &call.who,
         request.session_id,
         request.session_epoch,
         by_id,
@@ -91,6 +94,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
         }
     };
     let mut pass = enough(call, &wants, &bounds).await;
+    call.stands()?;
     let mut held = call.shared.answers.try_take(pass.in_memory());
     if held.is_none() && bounds.max_bytes > SCARCE {
         bounds.max_bytes = SCARCE;
@@ -119,7 +123,9 @@ async fn enough(call: &Call, wants: &Wants, bounds: &Bounds) -> Pass {
         return pass;
     }
     let mut subscription = call.broker().subscribe(&topics.partitions(wants));
+    let mut changes = call.shared.watch.changes();
     loop {
+        changes.mark_unchanged();
         // Once more: it may have come between the last look and the subscription.
         let pass = topics.read(call, wants, bounds);
         if is_enough(&pass, bounds) {
@@ -127,6 +133,8 @@ async fn enough(call: &Call, wants: &Wants, bounds: &Bounds) -> Pass {
         }
         tokio::select! {
             () = subscription.changed() => {}
+            // The topic may be gone, or the right to read it.
+            Ok(()) = changes.changed() => {}
             () = tokio::time::sleep_until(bounds.deadline) => return topics.read(call, wants, bounds),
             () = call.shared.stopping.cancelled() => return pass,
         }
@@ -137,7 +145,8 @@ fn is_enough(pass: &Pass, bounds: &Bounds) -> bool {
     pass.failed || pass.bytes >= bounds.min_bytes || pass.answers.is_empty() || Instant::now() >= bounds.deadline
 }
 
-/// The topics of a fetch, looked up again when the catalog changed.
+/// The topics of a fetch, looked up again when the catalog changed, and with them whether they may be read: a right that is
+/// lost while the fetch waits, or between two fetches of a session, counts.
 #[derive(Default)]
 struct Topics {
     version: Option<u64>,
@@ -147,6 +156,7 @@ struct Topics {
 impl Topics {
     fn look_up(&mut self, call: &Call, topics: &[TopicKey]) {
         let state: Arc<State> = call.view();
+        let access = Access::new(call, &state);
         if self.version == Some(state.version()) {
             return;
         }
@@ -154,7 +164,7 @@ impl Topics {
         let by_id = call.version >= 13;
         self.found = topics
             .iter()
-            .map(|key| partitions::topic(call, &state, by_id, &key.name, key.id))
+            .map(|key| access.topic_of(Action::Read, by_id, &key.name, key.id).cloned())
             .collect();
     }
 

@@ -7,10 +7,13 @@ mod offsets;
 pub(crate) use admin::{delete_groups, describe_groups, list_groups, offset_delete};
 pub(crate) use offsets::{offset_commit, offset_fetch};
 
-use crate::groups::{Address, Join, Leaving, Membership, Protocol, Refusal, Sync, subscription};
+use crate::auth::{Action, On};
+use crate::groups::{
+    Address, Join, JoinAnswer, Leaving, Membership, Protocol, Refusal, Sync, SyncAnswer, subscription,
+};
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use bytes::Bytes;
-use cluster::catalog::State;
 use cluster::ids::{NamespaceId, SYSTEM_RANGE};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
@@ -45,32 +48,53 @@ pub(super) fn code<T>(result: &Result<T, Refusal>) -> i16 {
     result.as_ref().map_or_else(|refusal| error(*refusal).code(), |_| 0)
 }
 
-/// The group a request names. `topics` are names the request contains.
+/// The group a request names, if the caller may do this with it. `topics` are names the request contains; those that the
+/// caller may not read decide nothing.
 pub(super) fn address<'a>(
     call: &Call,
-    state: &State,
+    access: &Access<'_>,
+    action: Action,
     group: &str,
     topics: impl IntoIterator<Item = &'a str>,
-) -> Address {
-    let scope = scope(call, state);
-    let names = &call.shared.names;
-    let touched = match scope {
+) -> Result<Address, ResponseError> {
+    let (state, names) = (access.state(), &call.shared.names);
+    let scope = scope(call, access);
+    let recorded = || state.group_namespace(group);
+    let known = scope
+        .or_else(recorded)
+        .filter(|id| state.namespace_by_id(*id).is_some());
+    let touched = match known {
         Some(_) => None,
         None => topics
             .into_iter()
-            .find_map(|name| names.topic(state, name).ok())
+            .filter_map(|name| names.topic(state, name).ok())
+            .find(|topic| access.may(Action::Read, On::Topic(topic)))
             .map(|topic| topic.namespace),
     };
-    Address {
+    access.group(action, group, known.or(touched))?;
+    Ok(Address {
         group: Arc::from(group),
         scope,
         touched,
-    }
+    })
 }
 
-/// The namespace of all groups of this caller: that of bare topic names, where they are read.
-pub(super) fn scope(call: &Call, state: &State) -> Option<NamespaceId> {
-    call.shared.names.bare(state).map(|(namespace, _)| namespace.id)
+/// The namespace of all groups of this caller: its user's own, or that of bare topic names, where they are read.
+pub(super) fn scope(call: &Call, access: &Access<'_>) -> Option<NamespaceId> {
+    let bare = || {
+        call.shared
+            .names
+            .bare(access.state())
+            .map(|(namespace, _)| namespace.id)
+    };
+    access.scope().or_else(bare)
+}
+
+/// The group of a member that asks about nothing else.
+fn own(call: &Call, group: &str) -> Result<Address, Refusal> {
+    let state = call.view();
+    let access = Access::new(call, &state);
+    address(call, &access, Action::Read, group, []).map_err(|_| Refusal::NotAuthorized)
 }
 
 /// Text of a request, copied: a slice would keep the whole frame in memory as long as the group lives.
@@ -98,6 +122,7 @@ pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorReques
     const TRANSACTION: i8 = 1;
     const SHARE: i8 = 2;
     let state = call.view();
+    let access = Access::new(call, &state);
     let brokers = call.brokers(&state);
     let find = |key: &StrBytes| {
         match request.key_type {
@@ -105,7 +130,7 @@ pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorReques
             TRANSACTION => return Err(ResponseError::TransactionalIdAuthorizationFailed),
             _ => return Err(ResponseError::InvalidRequest),
         }
-        let address = address(call, &state, key, []);
+        let address = address(call, &access, Action::Read, key, [])?;
         let place = call.shared.groups.coordinator_of(&address).map_err(error)?;
         // A group that has touched no topic yet is anybody's: this node's.
         let (home, node) = place.unwrap_or((SYSTEM_RANGE, call.shared.node));
@@ -184,14 +209,19 @@ pub(crate) async fn join_group(call: &Call, request: JoinGroupRequest) -> JoinGr
     };
     let address = {
         let state = call.view();
+        let access = Access::new(call, &state);
         let subscribed = (&*join.protocol_type == subscription::CONSUMER)
             .then(|| join.protocols.iter().find_map(|p| subscription::topics(&p.metadata)))
             .flatten()
             .unwrap_or_default();
-        address(call, &state, &request.group_id, subscribed.iter().map(String::as_str))
+        let subscribed = subscribed.iter().map(String::as_str);
+        address(call, &access, Action::Read, &request.group_id, subscribed)
     };
     drop(request);
-    let answer = call.shared.groups.join(&address, join).await;
+    let answer = match address {
+        Ok(address) => call.shared.groups.join(&address, join).await,
+        Err(_) => JoinAnswer::refused(Refusal::NotAuthorized, join.member_id),
+    };
     let protocol = match (&answer.protocol, call.version) {
         (None, ..=6) => Some(StrBytes::default()),
         (protocol, _) => protocol.as_deref().map(string),
@@ -217,7 +247,7 @@ pub(crate) async fn sync_group(call: &Call, request: SyncGroupRequest) -> SyncGr
     if call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         return SyncGroupResponse::default().with_error_code(ResponseError::InconsistentGroupProtocol.code());
     }
-    let address = address(call, &call.view(), &request.group_id, []);
+    let address = own(call, &request.group_id);
     let sync = Sync {
         who: Membership {
             member_id: text(&request.member_id),
@@ -233,7 +263,10 @@ pub(crate) async fn sync_group(call: &Call, request: SyncGroupRequest) -> SyncGr
             .collect(),
     };
     drop(request);
-    let answer = call.shared.groups.sync(&address, sync).await;
+    let answer = match address {
+        Ok(address) => call.shared.groups.sync(&address, sync).await,
+        Err(refusal) => SyncAnswer::refused(refusal),
+    };
     SyncGroupResponse::default()
         .with_error_code(answer.error.map_or(0, |refusal| error(refusal).code()))
         .with_protocol_type(answer.protocol_type.as_deref().map(string))
@@ -242,18 +275,19 @@ pub(crate) async fn sync_group(call: &Call, request: SyncGroupRequest) -> SyncGr
 }
 
 pub(crate) async fn heartbeat(call: &Call, request: HeartbeatRequest) -> HeartbeatResponse {
-    let address = address(call, &call.view(), &request.group_id, []);
     let who = Membership {
         member_id: text(&request.member_id),
         instance: instance(&request.group_instance_id),
         generation: request.generation_id,
     };
-    let answer = call.shared.groups.heartbeat(&address, &who).await;
+    let answer = match own(call, &request.group_id) {
+        Ok(address) => call.shared.groups.heartbeat(&address, &who).await,
+        Err(refusal) => Err(refusal),
+    };
     HeartbeatResponse::default().with_error_code(code(&answer))
 }
 
 pub(crate) async fn leave_group(call: &Call, request: LeaveGroupRequest) -> LeaveGroupResponse {
-    let address = address(call, &call.view(), &request.group_id, []);
     let leaving: Vec<Leaving> = if call.version >= 3 {
         let members = request.members.iter();
         members
@@ -268,7 +302,11 @@ pub(crate) async fn leave_group(call: &Call, request: LeaveGroupRequest) -> Leav
             instance: None,
         }]
     };
-    let results = match call.shared.groups.leave(&address, &leaving).await {
+    let results = match own(call, &request.group_id) {
+        Ok(address) => call.shared.groups.leave(&address, &leaving).await,
+        Err(refusal) => Err(refusal),
+    };
+    let results = match results {
         Ok(results) => results,
         Err(refusal) => return LeaveGroupResponse::default().with_error_code(error(refusal).code()),
     };

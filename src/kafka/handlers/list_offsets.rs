@@ -1,6 +1,8 @@
 //! ListOffsets (2) and OffsetForLeaderEpoch (23): positions in a log by time and by epoch.
 
+use crate::auth::Action;
 use crate::broker::{AccessError, Marks};
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::partitions::{self, NO_EPOCH, check_epoch};
@@ -31,11 +33,12 @@ const NOTHING: Found = (-1, -1, NO_EPOCH);
 
 pub(crate) async fn list_offsets(call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let duplicates = duplicates(&request.topics);
     let mut told = HashSet::new();
     let mut response = ListOffsetsResponse::default();
     for asked in request.topics {
-        let topic = partitions::topic(call, &state, false, &asked.name, Default::default());
+        let topic = access.topic(Action::Describe, &asked.name);
         let mut partitions = Vec::with_capacity(asked.partitions.len());
         for partition in asked.partitions {
             let key = (asked.name.0.clone(), partition.partition_index);
@@ -142,8 +145,9 @@ pub(crate) async fn offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let topics = request.topics.into_iter().map(|asked| {
-        let topic = partitions::topic(call, &state, false, &asked.topic, Default::default());
+        let topic = access.topic(Action::Describe, &asked.topic);
         let partitions = asked.partitions.iter().map(|partition| {
             let response = EpochEndOffset::default().with_partition(partition.partition);
             match topic

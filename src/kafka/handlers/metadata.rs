@@ -1,9 +1,10 @@
 //! Metadata (3): brokers, topics, who leads what.
 
+use crate::auth::{Action, On};
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
-use crate::kafka::errors;
 use crate::kafka::partitions::{Leaders, NO_BROKER, NO_EPOCH};
-use cluster::catalog::{State, Topic};
+use cluster::catalog::Topic;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
@@ -13,11 +14,6 @@ use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, Topi
 use kafka_protocol::protocol::StrBytes;
 use std::collections::HashSet;
 use std::future::{Future, ready};
-
-/// Bits of READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
-const TOPIC_OPERATIONS: i32 = 3576;
-/// Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
-pub(super) const CLUSTER_OPERATIONS: i32 = 8096;
 
 /// Topics are never created here, whatever `allow_auto_topic_creation` says.
 pub(crate) fn metadata(call: &Call, request: MetadataRequest) -> impl Future<Output = MetadataResponse> {
@@ -42,9 +38,9 @@ fn answer(call: &Call, request: MetadataRequest) -> MetadataResponse {
                 .with_port(i32::from(e.port))
         })
         .collect();
+    let access = Access::new(call, &state);
     let mut topics = Topics {
-        call,
-        state: &state,
+        access: &access,
         leaders,
         operations: request.include_topic_authorized_operations,
     };
@@ -59,7 +55,7 @@ fn answer(call: &Call, request: MetadataRequest) -> MetadataResponse {
         .with_controller_id(BrokerId(controller))
         .with_topics(topics);
     if (8..=10).contains(&call.version) && request.include_cluster_authorized_operations {
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS;
+        response.cluster_authorized_operations = access.cluster_operations();
     }
     response
 }
@@ -77,17 +73,20 @@ fn refused_whole(call: &Call, request: &MetadataRequest) -> Option<MetadataRespo
 }
 
 struct Topics<'a> {
-    call: &'a Call,
-    state: &'a State,
+    access: &'a Access<'a>,
     leaders: Leaders<'a>,
     operations: bool,
 }
 
 impl Topics<'_> {
     fn all(&mut self) -> Vec<MetadataResponseTopic> {
-        let state = self.state;
         let named = |topic: &Topic| StrBytes::from_string(topic.full_name());
-        state.topics().map(|topic| self.describe(topic, named(topic))).collect()
+        let access = self.access;
+        let topics = access.state().topics();
+        topics
+            .filter(|topic| access.may(Action::Describe, On::Topic(topic)))
+            .map(|topic| self.describe(topic, named(topic)))
+            .collect()
     }
 
     fn asked(&mut self, asked: Vec<MetadataRequestTopic>) -> Vec<MetadataResponseTopic> {
@@ -101,18 +100,19 @@ impl Topics<'_> {
 
     fn one(&mut self, asked: MetadataRequestTopic) -> MetadataResponseTopic {
         if !asked.topic_id.is_nil() {
-            return match self.state.topic_by_uuid(asked.topic_id) {
-                Some(topic) => self.describe(topic, StrBytes::from_string(topic.full_name())),
-                None => failed(None, ResponseError::UnknownTopicId).with_topic_id(asked.topic_id),
+            // One that may not be described is unknown.
+            return match self.access.topic_by_id(Action::Describe, asked.topic_id) {
+                Ok(topic) => self.describe(topic, StrBytes::from_string(topic.full_name())),
+                Err(_) => failed(None, ResponseError::UnknownTopicId).with_topic_id(asked.topic_id),
             };
         }
         let Some(name) = asked.name else {
             return failed(None, ResponseError::InvalidRequest);
         };
-        match self.call.shared.names.topic(self.state, &name) {
+        match self.access.topic(Action::Describe, &name) {
             // As asked: a client that says `orders` is not told of `shop.orders.orders`.
             Ok(topic) => self.describe(topic, name.0),
-            Err(error) => failed(Some(name), errors::name(error)),
+            Err(error) => failed(Some(name), error),
         }
     }
 
@@ -144,7 +144,7 @@ impl Topics<'_> {
             .with_topic_id(topic.uuid)
             .with_partitions(partitions.collect());
         match self.operations {
-            true => response.with_topic_authorized_operations(TOPIC_OPERATIONS),
+            true => response.with_topic_authorized_operations(self.access.topic_operations(topic)),
             false => response,
         }
     }

@@ -7,7 +7,9 @@
 //!
 //! A partition's refusal concerns that partition alone; the others are stored.
 
+use crate::auth::Action;
 use crate::broker::{AppendBatch, AppendError, Appended};
+use crate::kafka::access::Access;
 use crate::kafka::call::{Call, now_ms};
 use crate::kafka::endpoints::Endpoint;
 use crate::kafka::errors;
@@ -182,6 +184,7 @@ fn items(
     response: &mut ProduceResponse,
 ) -> (Vec<Item>, Vec<Option<Arc<Topic>>>) {
     let by_id = call.version >= 13;
+    let access = Access::new(call, state);
     let whole = if !(-1..=1).contains(&request.acks) {
         Some(ResponseError::InvalidRequiredAcks)
     } else if request.transactional_id.is_some() {
@@ -198,7 +201,9 @@ fn items(
         }
         let topic = match whole {
             Some(error) => Err(error),
-            None => partitions::topic(call, state, by_id, &data.name, data.topic_id),
+            None => access
+                .topic_of(Action::Write, by_id, &data.name, data.topic_id)
+                .cloned(),
         };
         let mut partitions = Vec::with_capacity(data.partition_data.len());
         for partition in data.partition_data {

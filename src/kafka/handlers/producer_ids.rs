@@ -1,5 +1,7 @@
 //! InitProducerId (22): ids for idempotent producers.
 
+use crate::auth::Action;
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
@@ -21,6 +23,16 @@ pub(crate) async fn init_producer_id(call: &Call, request: InitProducerIdRequest
     }
     if (request.producer_id.0 == -1) != (request.producer_epoch == -1) {
         return failed(ResponseError::InvalidRequest);
+    }
+    // As in Kafka: ids are for those who may write somewhere.
+    let state = call.view();
+    let access = Access::new(call, &state);
+    if !access.may_somewhere(Action::Write, None) {
+        return failed(access.refused(
+            Action::Write,
+            "a producer id",
+            ResponseError::ClusterAuthorizationFailed,
+        ));
     }
     match call.broker().producer_id().await {
         Ok(id) => InitProducerIdResponse::default()

@@ -2,9 +2,12 @@
 
 use super::offsets::{exists, partition};
 use super::{address, code, error, scope, string};
-use crate::groups::{Refusal, Subscribed};
+use crate::auth::{Action, On};
+use crate::groups::{Address, Description, Refusal, Subscribed, subscription};
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
-use cluster::ids::TopicId;
+use cluster::catalog::State;
+use cluster::ids::{NamespaceId, TopicId};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
@@ -14,18 +17,30 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::StrBytes;
 use std::collections::HashSet;
 
-/// READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that can be done to a group (KIP-430).
-const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 /// All groups of the classic protocol are of this type (KIP-848).
 const CLASSIC: &str = "classic";
 
 pub(crate) async fn describe_groups(call: &Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
     let mut groups = Vec::with_capacity(request.groups.len());
     for id in request.groups {
-        let address = address(call, &call.view(), &id, []);
+        let state = call.view();
+        let access = Access::new(call, &state);
+        let address = match address(call, &access, Action::Read, &id, []) {
+            Ok(address) => address,
+            Err(error) => {
+                let refused = DescribedGroup::default().with_error_code(error.code());
+                groups.push(refused.with_group_id(id));
+                continue;
+            }
+        };
         let described = call.shared.groups.describe(&address).await;
         let mut answer = DescribedGroup::default();
         match described {
+            // Its members' subscriptions and assignments name topics.
+            Ok(Some(group)) if !may_see(call, &access, &group) => {
+                let refused = access.refused(Action::Read, &id, ResponseError::GroupAuthorizationFailed);
+                answer = answer.with_error_code(refused.code());
+            }
             Ok(Some(group)) => {
                 let members = group.members.into_iter().map(|m| {
                     DescribedGroupMember::default()
@@ -54,15 +69,35 @@ pub(crate) async fn describe_groups(call: &Call, request: DescribeGroupsRequest)
             Err(refusal) => answer = answer.with_error_code(error(refusal).code()),
         }
         if call.version >= 3 && request.include_authorized_operations && answer.error_code == 0 {
-            answer = answer.with_authorized_operations(ALL_OPERATIONS);
+            answer = answer.with_authorized_operations(access.group_operations(coordinated(&state, &address)));
         }
         groups.push(answer.with_group_id(id));
     }
     DescribeGroupsResponse::default().with_groups(groups)
 }
 
+/// Whether the caller may describe every topic that the group's members say they read, as far as they exist.
+fn may_see(call: &Call, access: &Access<'_>, group: &Description) -> bool {
+    let names = &call.shared.names;
+    let consumers = &*group.protocol_type == subscription::CONSUMER;
+    let members = group.members.iter().filter(|_| consumers);
+    members
+        .filter_map(|member| subscription::topics(&member.metadata))
+        .flatten()
+        .filter_map(|name| names.topic(access.state(), &name).ok())
+        .all(|topic| access.may(Action::Describe, On::Topic(topic)))
+}
+
+/// The namespace of a group that was found.
+fn coordinated(state: &State, address: &Address) -> Option<NamespaceId> {
+    let recorded = || state.group_namespace(&address.group);
+    address.scope.or_else(recorded).or(address.touched)
+}
+
 pub(crate) async fn list_groups(call: &Call, request: ListGroupsRequest) -> ListGroupsResponse {
-    let scope = scope(call, &call.view());
+    let state = call.view();
+    let access = Access::new(call, &state);
+    let scope = scope(call, &access);
     let listed = match call.shared.groups.list(scope).await {
         Ok(listed) => listed,
         Err(refusal) => return ListGroupsResponse::default().with_error_code(error(refusal).code()),
@@ -72,6 +107,7 @@ pub(crate) async fn list_groups(call: &Call, request: ListGroupsRequest) -> List
     };
     let groups = listed
         .into_iter()
+        .filter(|g| access.may_somewhere(Action::Read, g.namespace))
         .filter(|g| wanted(&request.states_filter, g.state.name()) && wanted(&request.types_filter, CLASSIC))
         .map(|g| {
             ListedGroup::default()
@@ -90,22 +126,52 @@ pub(crate) async fn delete_groups(call: &Call, request: DeleteGroupsRequest) -> 
         if !seen.insert(id.clone()) {
             continue;
         }
-        let address = address(call, &call.view(), &id, []);
-        let deleted = call.shared.groups.delete(&address).await;
-        let result = DeletableGroupResult::default().with_error_code(code(&deleted));
-        results.push(result.with_group_id(id));
+        let state = call.view();
+        let access = Access::new(call, &state);
+        let code = match address(call, &access, Action::Declare, &id, []) {
+            Ok(address) => match may_delete(call, &access, &address).await {
+                Ok(()) => code(&call.shared.groups.delete(&address).await),
+                Err(error) => error.code(),
+            },
+            Err(error) => error.code(),
+        };
+        results.push(DeletableGroupResult::default().with_error_code(code).with_group_id(id));
     }
     DeleteGroupsResponse::default().with_results(results)
 }
 
+/// A group's positions go with it, so they must all lie where the caller may declare.
+async fn may_delete(call: &Call, access: &Access<'_>, address: &Address) -> Result<(), ResponseError> {
+    let state = access.state();
+    let Some(namespace) = coordinated(state, address).and_then(|id| state.namespace_by_id(id)) else {
+        return Ok(());
+    };
+    if access.may_throughout(Action::Declare, namespace) {
+        return Ok(());
+    }
+    let positions = call.shared.groups.offsets(address).await.map_err(error)?;
+    let all = positions
+        .keys()
+        .filter_map(|partition| state.topic_by_id(partition.topic))
+        .all(|topic| access.may(Action::Declare, On::Topic(topic)));
+    match all {
+        true => Ok(()),
+        false => Err(access.refused(Action::Declare, &address.group, ResponseError::GroupAuthorizationFailed)),
+    }
+}
+
 pub(crate) async fn offset_delete(call: &Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
     let refused = |refusal: Refusal| OffsetDeleteResponse::default().with_error_code(error(refusal).code());
+    let state = call.view();
+    let access = Access::new(call, &state);
+    let names = request.topics.iter().map(|t| t.name.as_str());
+    let address = match address(call, &access, Action::Declare, &request.group_id, names) {
+        Ok(address) => address,
+        Err(error) => return OffsetDeleteResponse::default().with_error_code(error.code()),
+    };
     if request.group_id.is_empty() {
         return refused(Refusal::InvalidGroupId);
     }
-    let state = call.view();
-    let names = request.topics.iter().map(|t| t.name.as_str());
-    let address = address(call, &state, &request.group_id, names);
     let subscribed = match call.shared.groups.subscribed(&address).await {
         Ok(subscribed) => subscribed,
         Err(refusal) => return refused(refusal),
@@ -123,15 +189,15 @@ pub(crate) async fn offset_delete(call: &Call, request: OffsetDeleteRequest) -> 
     let asked = request
         .topics
         .into_iter()
-        .filter(|t| !t.partitions.is_empty() || !exists(call, &state, &t.name));
+        .filter(|t| !t.partitions.is_empty() || !exists(&access, &t.name));
     let topics = asked.map(|topic| {
         let partitions = topic.partitions.iter().map(|p| {
-            let error = match partition(call, &state, &topic.name, p.partition_index) {
-                None => Some(ResponseError::UnknownTopicOrPartition),
-                Some(id) if subscribed == Subscribed::ToAnything || read.contains(&id.topic) => {
+            let error = match partition(&access, &topic.name, p.partition_index) {
+                Err(error) => Some(error),
+                Ok(id) if subscribed == Subscribed::ToAnything || read.contains(&id.topic) => {
                     Some(ResponseError::GroupSubscribedToTopic)
                 }
-                Some(id) => {
+                Ok(id) => {
                     deleted.push(id);
                     None
                 }

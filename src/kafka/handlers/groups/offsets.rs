@@ -1,10 +1,12 @@
 //! Committed offsets.
 
-use super::{address, code, error};
+use super::{address, error};
+use crate::auth::{Action, On};
 use crate::broker::Position;
 use crate::groups::{Commit, Membership, Refusal};
+use crate::kafka::access::Access;
 use crate::kafka::call::Call;
-use cluster::catalog::State;
+use crate::kafka::partitions;
 use cluster::ids::PartitionId;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
@@ -17,22 +19,28 @@ use kafka_protocol::protocol::StrBytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The partition that a name and a number stand for now.
-pub(super) fn partition(call: &Call, state: &State, topic: &str, index: i32) -> Option<PartitionId> {
-    let topic = call.shared.names.topic(state, topic).ok()?;
-    let index = u32::try_from(index).ok()?;
-    ((index as usize) < topic.partitions.len()).then_some(PartitionId { topic: topic.id, index })
+/// The partition that a name and a number stand for now, if the caller may read it. A name that no topic can have is as
+/// good as any that none has.
+pub(super) fn partition(access: &Access<'_>, topic: &str, index: i32) -> Result<PartitionId, ResponseError> {
+    let topic = access.topic(Action::Read, topic).map_err(|error| match error {
+        ResponseError::InvalidTopicException => ResponseError::UnknownTopicOrPartition,
+        error => error,
+    })?;
+    let index = partitions::index(topic, index)?;
+    Ok(PartitionId { topic: topic.id, index })
 }
 
-/// Whether the topic is there. One that is, named without partitions, is passed over; a missing one is echoed.
-pub(super) fn exists(call: &Call, state: &State, topic: &str) -> bool {
-    call.shared.names.topic(state, topic).is_ok()
+/// Whether the topic is there for the caller. One that is, named without partitions, is passed over; a missing one is
+/// echoed.
+pub(super) fn exists(access: &Access<'_>, topic: &str) -> bool {
+    access.topic(Action::Read, topic).is_ok()
 }
 
 pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> OffsetCommitResponse {
     let state = call.view();
+    let access = Access::new(call, &state);
     let names = request.topics.iter().map(|t| t.name.as_str());
-    let address = address(call, &state, &request.group_id, names);
+    let address = address(call, &access, Action::Read, &request.group_id, names);
     let longest = call.shared.groups.config().max_offset_metadata;
     let mut commits = Vec::new();
     // What each partition is answered; `None` is up to the coordinator.
@@ -40,10 +48,10 @@ pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> 
     for topic in &request.topics {
         for p in &topic.partitions {
             let metadata = p.committed_metadata.as_deref().unwrap_or_default();
-            verdicts.push(match partition(call, &state, &topic.name, p.partition_index) {
-                None => Some(ResponseError::UnknownTopicOrPartition),
-                Some(_) if metadata.encode_utf16().count() > longest => Some(ResponseError::OffsetMetadataTooLarge),
-                Some(partition) => {
+            verdicts.push(match partition(&access, &topic.name, p.partition_index) {
+                Err(error) => Some(error),
+                Ok(_) if metadata.encode_utf16().count() > longest => Some(ResponseError::OffsetMetadataTooLarge),
+                Ok(partition) => {
                     commits.push(Commit {
                         partition,
                         offset: p.committed_offset,
@@ -57,14 +65,20 @@ pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> 
     }
     // As Kafka: whether the committer is a member is asked only where there is a partition to commit to, and comes
     // before the length of metadata.
-    let known = |v: &Option<ResponseError>| *v != Some(ResponseError::UnknownTopicOrPartition);
-    let outcome = if verdicts.iter().any(known) {
+    let known = |v: &Option<ResponseError>| matches!(v, None | Some(ResponseError::OffsetMetadataTooLarge));
+    let outcome = if let Err(error) = &address {
+        // The whole request is refused, whatever it names.
+        verdicts.fill(Some(*error));
+        Ok(())
+    } else if let Ok(address) = &address
+        && verdicts.iter().any(known)
+    {
         let who = Membership {
             member_id: Arc::from(request.member_id.as_str()),
             instance: request.group_instance_id.as_deref().map(Arc::from),
             generation: request.generation_id_or_member_epoch,
         };
-        call.shared.groups.commit(&address, &who, commits).await
+        call.shared.groups.commit(address, &who, commits).await
     } else {
         Ok(())
     };
@@ -76,7 +90,7 @@ pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> 
     let asked = request
         .topics
         .into_iter()
-        .filter(|t| !t.partitions.is_empty() || !exists(call, &state, &t.name));
+        .filter(|t| !t.partitions.is_empty() || !exists(&access, &t.name));
     let topics = asked.map(|topic| {
         let partitions = topic.partitions.iter().map(|p| {
             let error = match verdicts.next().flatten() {
@@ -97,8 +111,12 @@ pub(crate) async fn offset_commit(call: &Call, request: OffsetCommitRequest) -> 
 
 /// What one group is asked for: topics and partition numbers, or all.
 type Asked = Option<Vec<(TopicName, Vec<i32>)>>;
-/// What it is answered: (partition number, its position, if any).
-type Found = Vec<(TopicName, Vec<(i32, Option<Position>)>)>;
+/// What is answered of a partition: its number, and its position, if any.
+type Answer = (i32, Result<Option<Position>, ResponseError>);
+/// What is answered of a topic.
+type Answers = (TopicName, Vec<Answer>);
+/// What the group is answered.
+type Found = Vec<Answers>;
 
 pub(crate) async fn offset_fetch(call: &Call, request: OffsetFetchRequest) -> OffsetFetchResponse {
     if call.version >= 8 {
@@ -108,7 +126,7 @@ pub(crate) async fn offset_fetch(call: &Call, request: OffsetFetchRequest) -> Of
             let asked: Asked = topics.map(|topics| topics.into_iter().map(|t| (t.name, t.partition_indexes)).collect());
             let found = fetch(call, &group.group_id, asked).await;
             let answer = OffsetFetchResponseGroup::default()
-                .with_error_code(code(&found))
+                .with_error_code(found.as_ref().map_or_else(ResponseError::code, |_| 0))
                 .with_group_id(group.group_id);
             groups.push(answer.with_topics(found.into_iter().flatten().map(batched).collect()));
         }
@@ -118,40 +136,49 @@ pub(crate) async fn offset_fetch(call: &Call, request: OffsetFetchRequest) -> Of
     let asked: Asked = topics.map(|topics| topics.into_iter().map(|t| (t.name, t.partition_indexes)).collect());
     let names = asked.clone();
     match fetch(call, &request.group_id, asked).await {
-        Ok(found) => OffsetFetchResponse::default().with_topics(found.into_iter().map(|t| single(t, 0)).collect()),
-        Err(refusal) => {
-            let code = error(refusal).code();
-            let answer = OffsetFetchResponse::default().with_error_code(code);
+        Ok(found) => OffsetFetchResponse::default().with_topics(found.into_iter().map(single).collect()),
+        Err(error) => {
+            let answer = OffsetFetchResponse::default().with_error_code(error.code());
             // Version 1 has room for an error with each partition alone.
             let each = names.filter(|_| call.version < 2).into_iter().flatten();
-            let none = each.map(|(name, indexes)| (name, indexes.into_iter().map(|i| (i, None)).collect()));
-            answer.with_topics(none.map(|t| single(t, code)).collect())
+            let none = each.map(|(name, indexes)| (name, indexes.into_iter().map(|i| (i, Err(error))).collect()));
+            answer.with_topics(none.map(single).collect())
         }
     }
 }
 
-async fn fetch(call: &Call, group: &str, asked: Asked) -> Result<Found, Refusal> {
+async fn fetch(call: &Call, group: &str, asked: Asked) -> Result<Found, ResponseError> {
     let state = call.view();
+    let access = Access::new(call, &state);
     let names = asked.iter().flatten().map(|(name, _)| name.as_str());
-    let positions = call.shared.groups.offsets(&address(call, &state, group, names)).await?;
+    let address = address(call, &access, Action::Read, group, names)?;
+    let positions = call.shared.groups.offsets(&address).await.map_err(error)?;
     let Some(asked) = asked else {
-        let mut topics: BTreeMap<String, Vec<(i32, Option<Position>)>> = BTreeMap::new();
+        let mut topics: BTreeMap<String, Vec<Answer>> = BTreeMap::new();
         for (id, position) in positions {
             // A topic dropped meanwhile has no name any more.
             let (Some(topic), Ok(index)) = (state.topic_by_id(id.topic), i32::try_from(id.index)) else {
                 continue;
             };
+            if !access.may(Action::Read, On::Topic(topic)) {
+                continue;
+            }
             topics
                 .entry(topic.full_name())
                 .or_default()
-                .push((index, Some(position)));
+                .push((index, Ok(Some(position))));
         }
         let named = |(name, partitions)| (TopicName(StrBytes::from_string(name)), partitions);
         return Ok(topics.into_iter().map(named).collect());
     };
     let found = asked.into_iter().map(|(name, indexes)| {
         let each = indexes.into_iter().map(|index| {
-            let position = partition(call, &state, &name, index).and_then(|id| positions.get(&id).cloned());
+            let position = match partition(&access, &name, index) {
+                Ok(id) => Ok(positions.get(&id).cloned()),
+                // Asked by name, a topic that is not there has no offset; that is no error.
+                Err(ResponseError::UnknownTopicOrPartition) => Ok(None),
+                Err(error) => Err(error),
+            };
             (index, position)
         });
         let each = each.collect();
@@ -160,22 +187,25 @@ async fn fetch(call: &Call, group: &str, asked: Asked) -> Result<Found, Refusal>
     Ok(found.collect())
 }
 
-fn offset(position: &Option<Position>) -> (i64, i32, StrBytes) {
+/// Offset, leader epoch, metadata, error.
+fn offset(position: Result<Option<Position>, ResponseError>) -> (i64, i32, StrBytes, i16) {
     match position {
-        Some(p) => (p.offset, p.leader_epoch, StrBytes::from_string(p.metadata.clone())),
-        None => (-1, -1, StrBytes::default()),
+        Ok(Some(p)) => (p.offset, p.leader_epoch, StrBytes::from_string(p.metadata), 0),
+        Ok(None) => (-1, -1, StrBytes::default(), 0),
+        Err(error) => (-1, -1, StrBytes::default(), error.code()),
     }
 }
 
 /// For versions that answer many groups.
-fn batched((name, partitions): (TopicName, Vec<(i32, Option<Position>)>)) -> OffsetFetchResponseTopics {
+fn batched((name, partitions): Answers) -> OffsetFetchResponseTopics {
     let partitions = partitions.into_iter().map(|(index, position)| {
-        let (offset, epoch, metadata) = offset(&position);
+        let (offset, epoch, metadata, code) = offset(position);
         OffsetFetchResponsePartitions::default()
             .with_partition_index(index)
             .with_committed_offset(offset)
             .with_committed_leader_epoch(epoch)
             .with_metadata(Some(metadata))
+            .with_error_code(code)
     });
     OffsetFetchResponseTopics::default()
         .with_partitions(partitions.collect())
@@ -183,9 +213,9 @@ fn batched((name, partitions): (TopicName, Vec<(i32, Option<Position>)>)) -> Off
 }
 
 /// For versions that answer one group.
-fn single((name, partitions): (TopicName, Vec<(i32, Option<Position>)>), code: i16) -> OffsetFetchResponseTopic {
+fn single((name, partitions): Answers) -> OffsetFetchResponseTopic {
     let partitions = partitions.into_iter().map(|(index, position)| {
-        let (offset, epoch, metadata) = offset(&position);
+        let (offset, epoch, metadata, code) = offset(position);
         OffsetFetchResponsePartition::default()
             .with_partition_index(index)
             .with_committed_offset(offset)

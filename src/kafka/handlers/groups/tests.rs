@@ -1,5 +1,6 @@
 //! Group requests over a socket, in every version; what they must be answered was seen on Apache Kafka 4.3.1.
 
+use crate::auth::{Auth, AuthConfig};
 use crate::broker::tests::store::NODE;
 use crate::broker::tests::store::{Store, partitions};
 use crate::groups::{Coordinator, GroupConfig};
@@ -37,7 +38,9 @@ impl Node {
         let mut config = KafkaConfig::new("store".into());
         config.database = database.map(|(n, d)| (n.to_owned(), d.to_owned()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = KafkaServer::start(listener, config, NODE, store.broker.clone(), groups.clone()).unwrap();
+        let broker = store.broker.clone();
+        let auth = Arc::new(Auth::new(broker.catalog().clone(), AuthConfig::default()));
+        let server = KafkaServer::start(listener, config, NODE, broker, groups.clone(), auth).unwrap();
         Self {
             _store: store,
             server,
