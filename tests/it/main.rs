@@ -1,5 +1,6 @@
 //! Integration tests: real processes, real sockets, real clients. One binary, so that it links once.
 //!
+//! * [`authorization`]: who may do what on the Kafka port; [`sasl`]: how one signs in there;
 //! * [`clients`]: stock clients, unchanged;
 //! * [`differential`]: Apache Kafka's recorded answers against ours;
 //! * [`groups`]: consumer groups under librdkafka;
@@ -8,6 +9,7 @@
 //! * [`process`]: a tessaridb process of a test's own.
 //! * [`users`]: users, sign-in and what becomes of passwords.
 
+mod authorization;
 mod clients;
 mod differential;
 mod groups;
@@ -15,5 +17,6 @@ mod kafka_wire;
 mod kill;
 mod node;
 mod process;
+mod sasl;
 mod users;
 mod wire;

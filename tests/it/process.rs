@@ -1,5 +1,7 @@
 //! A tessaridb process of a test's own: a fresh folder, free ports, ended with its handle.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -138,11 +140,27 @@ impl Process {
         body
     }
 
+    /// As [`Process::script`], signed in.
+    pub fn script_as(&self, user: &str, password: &str, script: &str) -> String {
+        let (status, body) = self.try_script_as(Some((user, password)), script);
+        assert_eq!(status, 200, "{script}: {body}");
+        body
+    }
+
     /// Runs TessariQL over HTTP: status and body as text.
     pub fn try_script(&self, script: &str) -> (u16, String) {
+        self.try_script_as(None, script)
+    }
+
+    /// As [`Process::try_script`], signed in where a user is given.
+    pub fn try_script_as(&self, user: Option<(&str, &str)>, script: &str) -> (u16, String) {
+        let authorization = user.map_or_else(String::new, |(user, password)| {
+            let basic = BASE64_STANDARD.encode(format!("{user}:{password}"));
+            format!("Authorization: Basic {basic}\r\n")
+        });
         let head = format!(
             "POST /script HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n",
+             {authorization}Content-Length: {}\r\n\r\n",
             script.len()
         );
         http(self.http, &format!("{head}{script}")).expect("the node answers")

@@ -2,7 +2,10 @@
 
 use crate::process::PATIENCE;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::{ApiKey, RequestHeader, ResponseHeader};
+use kafka_protocol::messages::{
+    ApiKey, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+    SaslHandshakeResponse,
+};
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -77,17 +80,47 @@ impl Wire {
 
     /// The next answer, which must be to `correlation` and hold nothing else.
     pub fn receive<R: Decodable>(&mut self, key: ApiKey, version: i16, correlation: i32) -> R {
-        let mut content = self.next().unwrap_or_else(|| panic!("{key:?} v{version}: closed"));
+        let answer = self.receive_or_close(key, version, correlation);
+        answer.unwrap_or_else(|| panic!("{key:?} v{version}: closed"))
+    }
+
+    /// As [`Wire::receive`]; `None`: the node closed the connection instead.
+    pub fn receive_or_close<R: Decodable>(&mut self, key: ApiKey, version: i16, correlation: i32) -> Option<R> {
+        let mut content = self.next()?;
         assert_eq!(content.clone().get_i32(), correlation, "answers come in order");
         ResponseHeader::decode(&mut content, key.response_header_version(version)).expect("a header");
         let response = R::decode(&mut content, version).unwrap_or_else(|e| panic!("{key:?} v{version}: {e}"));
         assert!(content.is_empty(), "{key:?} v{version}: {} bytes left", content.len());
-        response
+        Some(response)
     }
 
     /// Asks and waits for the answer.
     pub fn call<Q: Encodable, R: Decodable>(&mut self, key: ApiKey, version: i16, request: &Q) -> R {
         let correlation = self.send(key, version, request);
         self.receive(key, version, correlation)
+    }
+
+    /// As [`Wire::call`]; `None`: the node closed the connection instead of answering.
+    pub fn ask<Q: Encodable, R: Decodable>(&mut self, key: ApiKey, version: i16, request: &Q) -> Option<R> {
+        let correlation = self.send(key, version, request);
+        self.receive_or_close(key, version, correlation)
+    }
+
+    /// Connects and signs in by SASL PLAIN.
+    pub fn signed_in(port: u16, user: &str, password: &str) -> Self {
+        let mut wire = Self::connect(port);
+        let answer = wire.sign_in(user, password);
+        assert_eq!((answer.error_code, answer.error_message), (0, None), "{user}");
+        wire
+    }
+
+    /// Signs in by SASL PLAIN: the answer to the token.
+    pub fn sign_in(&mut self, user: &str, password: &str) -> SaslAuthenticateResponse {
+        let handshake = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
+        let agreed: SaslHandshakeResponse = self.call(ApiKey::SaslHandshake, 1, &handshake);
+        assert_eq!(agreed.error_code, 0);
+        let token = Bytes::from(format!("\0{user}\0{password}"));
+        let request = SaslAuthenticateRequest::default().with_auth_bytes(token);
+        self.call(ApiKey::SaslAuthenticate, 2, &request)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn handshake(call: &Call, request: &SaslHandshakeRequest) -> Result<A
 
 /// Checks the token of a request.
 pub(crate) async fn authenticate(call: &Call, request: SaslAuthenticateRequest) -> Result<Answer, Refusal> {
-    let response = SaslAuthenticateResponse::default();
+    let response = SaslAuthenticateResponse::default().with_error_message(None);
     match check(call, request.auth_bytes).await? {
         Ok(lifetime) => {
             let response = match call.version {

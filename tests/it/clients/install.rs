@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 const REQUIREMENTS: &str = include_str!("../../clients/requirements.txt");
+const JAVA_POM: &str = include_str!("../../clients/java/pom.xml");
 const KCAT: &str = "kcat=1.7.1-2";
 
 /// The Python programs of the tests.
@@ -42,6 +43,29 @@ pub fn python() -> &'static Path {
             File::create(&done).expect("a mark");
         }
         python
+    })
+}
+
+/// The class path of the Java client; Java 17 and, the first time, Maven must be there.
+pub fn java_clients() -> &'static Path {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    CLASSES.get_or_init(|| {
+        let mut pins = DefaultHasher::new();
+        JAVA_POM.hash(&mut pins);
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("java-clients-{:016x}", pins.finish()));
+        let done = root.join("complete");
+        std::fs::create_dir_all(env!("CARGO_TARGET_TMPDIR")).expect("target/tmp");
+        let lock = File::create(root.with_extension("lock")).expect("a lock file");
+        lock.lock().expect("the lock");
+        if !done.exists() {
+            run(Command::new("mvn")
+                .args(["-q", "-B", "-f"])
+                .arg(program("java/pom.xml"))
+                .arg("dependency:copy-dependencies")
+                .arg(format!("-DoutputDirectory={}", root.display())));
+            File::create(&done).expect("a mark");
+        }
+        root.join("*")
     })
 }
 

@@ -3,7 +3,7 @@
 use super::offsets::{exists, partition};
 use super::{address, code, error, scope, string};
 use crate::auth::{Action, On};
-use crate::groups::{Address, Description, Refusal, Subscribed, subscription};
+use crate::groups::{Address, Refusal, Subscribed};
 use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use cluster::catalog::State;
@@ -33,11 +33,11 @@ pub(crate) async fn describe_groups(call: &Call, request: DescribeGroupsRequest)
                 continue;
             }
         };
+        let hidden = !may_see(call, &access, &address).await;
         let described = call.shared.groups.describe(&address).await;
         let mut answer = DescribedGroup::default();
         match described {
-            // Its members' subscriptions and assignments name topics.
-            Ok(Some(group)) if !may_see(call, &access, &group) => {
+            Ok(Some(_)) if hidden => {
                 let refused = access.refused(Action::Read, &id, ResponseError::GroupAuthorizationFailed);
                 answer = answer.with_error_code(refused.code());
             }
@@ -76,15 +76,17 @@ pub(crate) async fn describe_groups(call: &Call, request: DescribeGroupsRequest)
     DescribeGroupsResponse::default().with_groups(groups)
 }
 
-/// Whether the caller may describe every topic that the group's members say they read, as far as they exist.
-fn may_see(call: &Call, access: &Access<'_>, group: &Description) -> bool {
+/// Whether the caller may describe every topic that the group's members read, as far as they exist: subscriptions and
+/// assignments name them.
+async fn may_see(call: &Call, access: &Access<'_>, address: &Address) -> bool {
+    let Ok(Subscribed::To(topics)) = call.shared.groups.subscribed(address).await else {
+        // No members, or none that name topics.
+        return true;
+    };
     let names = &call.shared.names;
-    let consumers = &*group.protocol_type == subscription::CONSUMER;
-    let members = group.members.iter().filter(|_| consumers);
-    members
-        .filter_map(|member| subscription::topics(&member.metadata))
-        .flatten()
-        .filter_map(|name| names.topic(access.state(), &name).ok())
+    topics
+        .iter()
+        .filter_map(|name| names.topic(access.state(), name).ok())
         .all(|topic| access.may(Action::Describe, On::Topic(topic)))
 }
 
