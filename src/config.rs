@@ -2,7 +2,13 @@
 //!
 //! One typed tree; every field says what it means, its unit, its default and its bounds.
 
-use clap::{Args, Parser, ValueEnum};
+mod limits;
+mod tls;
+
+pub use limits::Limits;
+pub use tls::{Certs, Tls};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -12,7 +18,12 @@ use zeroize::Zeroizing;
 /// With --serve or --kafka it is a node; otherwise it runs TessariQL on the store at PATH, or on a node with --at.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tessaridb", version, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Config {
+    #[command(subcommand)]
+    #[allow(missing_docs)]
+    pub task: Option<Task>,
+
     /// Folder of the store; made when it is not there.
     #[arg(
         value_name = "PATH",
@@ -29,6 +40,14 @@ pub struct Config {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub kafka: Kafka,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub tls: Tls,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub limits: Limits,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -60,6 +79,13 @@ pub struct Config {
         default_value = "info,openraft=warn"
     )]
     pub log: String,
+}
+
+/// What is done instead of running or asking a store. A folder of such a name is written with ./ before it.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Task {
+    #[allow(missing_docs)]
+    Certs(Certs),
 }
 
 /// Form of log lines.
@@ -110,42 +136,6 @@ pub struct Kafka {
     #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_MESSAGE_BYTES", default_value_t = 1_048_588,
           value_parser = clap::value_parser!(u32).range(1024..=104_857_600))]
     pub max_message_bytes: u32,
-
-    /// Largest request on the Kafka port, in bytes.
-    #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_REQUEST_BYTES", default_value_t = 104_857_600,
-          value_parser = clap::value_parser!(u32).range(1_048_576..=1_073_741_824))]
-    pub max_request_bytes: u32,
-
-    /// Bytes of requests held at once, over all Kafka connections.
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "TESSARIDB_MAX_INFLIGHT_BYTES",
-        default_value_t = 268_435_456
-    )]
-    pub max_inflight_bytes: u32,
-
-    /// Connections to the Kafka port at once.
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "TESSARIDB_MAX_CONNECTIONS",
-        default_value_t = 10_000
-    )]
-    pub max_connections: usize,
-
-    /// Connections to the Kafka port at once from one address.
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "TESSARIDB_MAX_CONNECTIONS_PER_ADDRESS",
-        default_value_t = 5_000
-    )]
-    pub max_connections_per_address: usize,
-
-    /// Seconds after which a silent connection is closed.
-    #[arg(long, value_name = "SECONDS", env = "TESSARIDB_IDLE_SECONDS", default_value_t = 600)]
-    pub idle_seconds: u64,
 
     /// Seconds after which a client must sign in again on its connection, or lose it; 0: never.
     #[arg(long, value_name = "SECONDS", env = "TESSARIDB_KAFKA_SESSION_SECONDS", default_value_t = 0,
@@ -204,8 +194,12 @@ impl Storage {
 #[command(next_help_heading = "TessariQL")]
 pub struct Script {
     /// Run on the node at this HTTP address instead of on a store of one's own.
-    #[arg(long, value_name = "HOST:PORT", env = "TESSARIDB_AT", value_parser = address)]
+    #[arg(long, value_name = "HOST:PORT", env = "TESSARIDB_AT", value_parser = bare_address)]
     pub at: Option<String>,
+
+    /// With --at: the node speaks TLS, and this authority (PEM) vouches for it.
+    #[arg(long, value_name = "FILE", env = "TESSARIDB_TLS_AUTHORITY", requires = "at")]
+    pub tls_authority: Option<PathBuf>,
 
     /// Run this script and print its outcome.
     #[arg(short = 'e', long = "execute", value_name = "SCRIPT", conflicts_with = "file")]
@@ -324,6 +318,15 @@ fn address(text: &str) -> Result<String, String> {
     host_port(text).map(|_| text.to_owned())
 }
 
+/// An address for --at, where people tend to write a URL.
+fn bare_address(text: &str) -> Result<String, String> {
+    match text.split_once("://") {
+        Some(("https", _)) => Err("give HOST:PORT alone; --tls-authority FILE makes it TLS".to_owned()),
+        Some(_) => Err("give HOST:PORT alone".to_owned()),
+        None => address(text),
+    }
+}
+
 /// An address to hand to others: never a wildcard, never port 0.
 fn advertised(text: &str) -> Result<(String, u16), String> {
     let (host, port) = host_port(text)?;
@@ -416,6 +419,26 @@ mod tests {
             &["./data", "--segment-bytes", "5"],
             &["./data", "--nonsense"],
             &["./data", "--at", "h:1"],
+            &["--at", "https://h:1"],
+            &["--at", "http://h:1"],
+            &["./data", "--tls-authority", "ca.pem"],
+            &["./data", "--tls-cert", "n.pem"],
+            &["./data", "--tls-key", "n.key"],
+            &["./data", "--max-connections", "0"],
+            &["./data", "--max-connections-per-address", "0"],
+            &["./data", "--max-http-connections", "0"],
+            &["./data", "--max-unauthenticated", "0"],
+            &["./data", "--sign-in-seconds", "0"],
+            &["./data", "--max-inflight-bytes", "0"],
+            &["./data", "--max-inflight-bytes-per-connection", "0"],
+            &["./data", "--max-queued-requests", "0"],
+            &["./data", "--max-request-bytes", "0"],
+            &["./data", "--idle-seconds", "0"],
+            &["./data", "--idle-seconds", "18446744073709551615"],
+            &["./data", "--stall-seconds", "0"],
+            &["certs", "dir"],
+            &["certs", "--node", "a"],
+            &["certs", "dir", "--node", "a", "--kafka", "127.0.0.1:1"],
             &[],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
@@ -437,6 +460,21 @@ mod tests {
             );
         }
         assert!(parse(&["./data", "--user", "a b"]).is_err());
+    }
+
+    #[test]
+    fn certs_is_a_task_of_its_own_and_no_folder() {
+        let task = parse(&["certs", "dir", "--node", "a", "b", "--node", "c"])
+            .unwrap()
+            .task;
+        let Some(Task::Certs(certs)) = task else {
+            panic!("{task:?}")
+        };
+        assert_eq!(certs.dir, PathBuf::from("dir"));
+        assert_eq!(certs.nodes, ["a", "b", "c"]);
+        let folder = parse(&["./certs", "--kafka", "127.0.0.1:1"]).unwrap();
+        assert!(folder.task.is_none());
+        assert_eq!(folder.path, Some(PathBuf::from("./certs")));
     }
 
     #[test]

@@ -16,7 +16,9 @@
 
 pub mod auth;
 pub mod broker;
+pub mod complaints;
 pub mod config;
+pub mod descriptors;
 pub mod groups;
 pub mod http;
 pub mod kafka;
@@ -25,3 +27,4 @@ pub mod node;
 pub mod ql;
 pub mod record;
 pub mod shell;
+pub mod tls;

@@ -3,8 +3,9 @@
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
-use tessaridb::config::{Config, LogFormat, Role};
+use tessaridb::config::{Certs, Config, LogFormat, Role, Task};
 use tessaridb::node::{self, Node};
+use tessaridb::tls::issue;
 use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
     if let Err(e) = log_to_stderr(&config) {
         return refuse(&e.to_string());
     }
+    if let Some(Task::Certs(certs)) = &config.task {
+        return issue_certificates(certs);
+    }
     let outcome = match config.role() {
         Role::Node => Node::run(&config).map(|()| 0),
         Role::Client => node::shell(&config).map(|ending| ending.status()),
@@ -33,6 +37,16 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(e) => refuse(&format!("{e:#}")),
+    }
+}
+
+fn issue_certificates(certs: &Certs) -> ExitCode {
+    match issue::issue(&certs.dir, &certs.nodes) {
+        Ok(written) => {
+            written.iter().for_each(|path| println!("{}", path.display()));
+            ExitCode::SUCCESS
+        }
+        Err(e) => refuse(&e.to_string()),
     }
 }
 

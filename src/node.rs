@@ -10,12 +10,14 @@
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
 use crate::config::{Config, Validate};
+use crate::descriptors;
 use crate::groups::{Coordinator, GroupConfig};
 use crate::http;
 use crate::kafka::{KafkaConfig, KafkaServer};
 use crate::log::{LogConfig, Logs};
 use crate::ql::exec::{Engine, Settings};
 use crate::shell::{Ending, Input, Remote, Shell, Store};
+use crate::tls::{Door, Tls};
 use anyhow::Context;
 use cluster::catalog::{Catalog, CatalogMachine, Command, Reply};
 use cluster::fs::{self, Disk, FileSystem};
@@ -32,6 +34,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+/// Descriptors that a node needs beside its connections'.
+const FILES: usize = 512;
 
 /// A running store: everything but the front doors.
 pub struct Node {
@@ -89,7 +94,7 @@ impl Node {
             meta,
             config: BrokerConfig {
                 retention_interval: config.storage.retention_check(),
-                in_flight_bytes: config.kafka.max_inflight_bytes as usize,
+                in_flight_bytes: config.limits.max_inflight_bytes as usize,
                 ..BrokerConfig::default()
             },
         });
@@ -164,6 +169,8 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
 async fn serve(config: &Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let first = Config::initial_user()?;
+    let tls = open_tls(config)?;
+    make_room_for_connections(config);
     // Taken before anything is opened, so that a taken port leaves no trace in the folder.
     let http = bind(config.listen.serve.as_deref()).await?;
     let kafka = bind(config.listen.kafka.as_deref()).await?;
@@ -175,29 +182,35 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     }
     let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?);
 
-    let (ready, is_ready) = watch::channel(false);
-    let stop = CancellationToken::new();
-    let http = http.map(|listener| {
-        let server = http::Server::new(
-            node.engine.clone(),
-            node.auth.clone(),
-            is_ready,
-            node.collectors(),
-            http::Limits::default(),
-        );
-        tokio::spawn(server.serve(listener, stop.clone()))
-    });
+    let mut collectors = node.collectors();
     let kafka = match kafka {
         Some(listener) => {
-            let settings = kafka_config(config, &node);
-            Some(KafkaServer::start(
+            let server = KafkaServer::start(
                 listener,
-                settings,
+                door(tls.as_ref(), None)?,
+                kafka_config(config, &node),
                 node.id,
                 node.broker.clone(),
                 node.groups.clone(),
                 node.auth.clone(),
-            )?)
+            )?;
+            collectors.push(Box::new(server.collector()));
+            Some(server)
+        }
+        None => None,
+    };
+    let (ready, is_ready) = watch::channel(false);
+    let stop = CancellationToken::new();
+    let http = match http {
+        Some(listener) => {
+            let limits = http::Limits {
+                connections: config.limits.max_http_connections,
+                ..http::Limits::default()
+            };
+            let door = door(tls.as_ref(), Some("http/1.1"))?;
+            let server = http::Server::new(node.engine.clone(), node.auth.clone(), is_ready, collectors, limits);
+            let server = server.behind(door);
+            Some(tokio::spawn(server.serve(listener, stop.clone())))
         }
         None => None,
     };
@@ -206,6 +219,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         broker = %node.broker_id,
         serve = addresses.0,
         kafka = addresses.1,
+        tls = tls.is_some(),
         version = env!("CARGO_PKG_VERSION"),
         "ready"
     );
@@ -236,6 +250,38 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     }
 }
 
+/// The certificate of the client ports, where one is given.
+fn open_tls(config: &Config) -> anyhow::Result<Option<Tls>> {
+    match (&config.tls.tls_cert, &config.tls.tls_key) {
+        (Some(certificate), Some(key)) => Ok(Some(Tls::open(certificate, key)?)),
+        _ if config.tls.require_client_tls => {
+            anyhow::bail!("--require-client-tls: without --tls-cert and --tls-key the ports would be in the clear")
+        }
+        _ => Ok(None),
+    }
+}
+
+fn door(tls: Option<&Tls>, protocol: Option<&str>) -> anyhow::Result<Door> {
+    Ok(match tls {
+        Some(tls) => tls.door(protocol)?,
+        None => Door::plain(),
+    })
+}
+
+/// Descriptors for every connection the limits allow, or a word about it.
+fn make_room_for_connections(config: &Config) {
+    let wanted = config.limits.max_connections + config.limits.max_http_connections;
+    match descriptors::raise() {
+        Ok(most) if (most as usize) < wanted + FILES => tracing::warn!(
+            most,
+            wanted,
+            "this process may not open as many files as its limits allow connections; raise LimitNOFILE or ulimit -n"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
+}
+
 fn shown(listener: Option<&TcpListener>) -> io::Result<String> {
     listener.map_or_else(|| Ok("none".to_owned()), |l| l.local_addr().map(|a| a.to_string()))
 }
@@ -251,6 +297,9 @@ pub fn shell(config: &Config) -> anyhow::Result<Ending> {
     let user = config.credentials()?;
     if let Some(at) = &config.script.at {
         let mut remote = Remote::new(at);
+        if let Some(authority) = &config.script.tls_authority {
+            remote = remote.trusting(authority)?;
+        }
         if let Some(user) = &user {
             remote = remote.signed_in_as(&user.name, &user.password);
         }
@@ -425,6 +474,7 @@ fn group_config(config: &Config) -> GroupConfig {
 
 fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
     let cluster_id = node.broker.catalog().view().store().unwrap_or_default();
+    let limits = &config.limits;
     KafkaConfig {
         advertise: config.kafka.kafka_advertise.clone(),
         database: config.kafka.kafka_database.clone(),
@@ -435,11 +485,16 @@ fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
             .path
             .as_ref()
             .map_or_else(String::new, |path| path.display().to_string()),
-        max_frame: config.kafka.max_request_bytes as usize,
-        request_memory: config.kafka.max_inflight_bytes as usize,
-        max_connections: config.kafka.max_connections,
-        max_connections_per_address: config.kafka.max_connections_per_address,
-        max_idle: Duration::from_secs(config.kafka.idle_seconds),
+        max_frame: limits.max_request_bytes as usize,
+        request_memory: limits.max_inflight_bytes as usize,
+        pipeline: limits.max_queued_requests,
+        pipeline_bytes: limits.max_inflight_bytes_per_connection as usize,
+        max_connections: limits.max_connections,
+        max_connections_per_address: limits.max_connections_per_address,
+        max_unauthenticated: limits.max_unauthenticated,
+        sign_in_time: Duration::from_secs(limits.sign_in_seconds),
+        max_idle: Duration::from_secs(limits.idle_seconds),
+        max_stall: Duration::from_secs(limits.stall_seconds),
         session: match config.kafka.kafka_session_seconds {
             0 => None,
             seconds => Some(Duration::from_secs(u64::from(seconds))),

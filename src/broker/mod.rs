@@ -37,7 +37,7 @@ mod wakeups;
 pub(crate) mod tests;
 
 use crate::log::{Health, Logs, Offset, ReadError};
-use crate::record::BatchHeader;
+use crate::record::{BatchHeader, Limits};
 use bytes::Bytes;
 use cluster::catalog::Catalog;
 use cluster::ids::{NodeId, PartitionId, RangeId};
@@ -196,7 +196,8 @@ pub struct BrokerConfig {
     pub producer_expiry: Duration,
     /// How long a request waits for a range that is starting or electing. Default 3 s.
     pub range_wait: Duration,
-    /// Most bytes that looking for a timestamp decompresses of one batch. Default 100 MiB.
+    /// Most bytes that looking for a timestamp decompresses of one batch. Default: what a batch may decompress to when it
+    /// is produced.
     pub max_decompressed: u64,
     /// Time between two looks for what retention lets go. Default 30 s.
     pub retention_interval: Duration,
@@ -208,7 +209,7 @@ impl Default for BrokerConfig {
             in_flight_bytes: 128 << 20,
             producer_expiry: Duration::from_secs(24 * 60 * 60),
             range_wait: Duration::from_secs(3),
-            max_decompressed: 100 << 20,
+            max_decompressed: Limits::DEFAULT_MAX_DECOMPRESSED_BYTES,
             retention_interval: Duration::from_secs(30),
         }
     }

@@ -55,14 +55,20 @@ pub(super) fn with_challenge(mut response: Response) -> Response {
     response
 }
 
+#[derive(Serialize)]
+struct Failure<'a> {
+    error: &'a str,
+    code: &'a str,
+}
+
 /// Any failure.
 pub(super) fn failure(status: StatusCode, error: &str, code: &str) -> Response {
-    #[derive(Serialize)]
-    struct Failure<'a> {
-        error: &'a str,
-        code: &'a str,
-    }
     json(status, &Failure { error, code })
+}
+
+/// The body of a failure, for where there is no response to put it in.
+pub(super) fn failure_body(error: &str, code: &str) -> String {
+    serde_json::to_string(&Failure { error, code }).unwrap_or_default()
 }
 
 /// `{"status": ..}`.

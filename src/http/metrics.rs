@@ -13,8 +13,31 @@ pub type Collector = Box<dyn Fn(&mut String) + Send + Sync>;
 /// Upper bounds of the buckets of script durations, in milliseconds.
 const BUCKETS: [u64; 10] = [1, 2, 5, 10, 25, 50, 100, 500, 1_000, 5_000];
 
+/// Why a connection was refused or closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Too many.
+    Connections,
+    /// In the clear on a port with TLS.
+    NoTls,
+    /// Under TLS on a port in the clear.
+    TlsUnasked,
+    /// No TLS handshake, or none in time.
+    Handshake,
+}
+
+/// With their labels, in the order of their counters.
+const REASONS: [(Reason, &str); 4] = [
+    (Reason::Connections, "connections"),
+    (Reason::NoTls, "no_tls"),
+    (Reason::TlsUnasked, "tls_unasked"),
+    (Reason::Handshake, "handshake"),
+];
+
 pub(super) struct Metrics {
     started: Instant,
+    connections: AtomicU64,
+    closed: [AtomicU64; REASONS.len()],
     collectors: Vec<Collector>,
     scripts: Mutex<BTreeMap<u16, u64>>,
     running: AtomicU64,
@@ -27,6 +50,8 @@ impl Metrics {
     pub(super) fn new(collectors: Vec<Collector>) -> Self {
         Self {
             started: Instant::now(),
+            connections: AtomicU64::new(0),
+            closed: Default::default(),
             collectors,
             scripts: Mutex::default(),
             running: AtomicU64::new(0),
@@ -34,6 +59,17 @@ impl Metrics {
             count: AtomicU64::new(0),
             micros: AtomicU64::new(0),
         }
+    }
+
+    /// Counts a connection as open as long as the guard is held.
+    pub(super) fn connected(&self) -> Running<'_> {
+        self.connections.fetch_add(1, Relaxed);
+        Running(&self.connections)
+    }
+
+    /// Counts a connection that was refused or closed.
+    pub(super) fn closed(&self, why: Reason) {
+        self.closed[why as usize].fetch_add(1, Relaxed);
     }
 
     /// Counts a script as running as long as the guard is held.
@@ -79,6 +115,18 @@ impl Metrics {
         )?;
         writeln!(out, "tessaridb_uptime_seconds {}", self.started.elapsed().as_secs_f64())?;
 
+        let name = "tessaridb_http_connections";
+        writeln!(out, "# HELP {name} Connections open.\n# TYPE {name} gauge")?;
+        writeln!(out, "{name} {}", self.connections.load(Relaxed))?;
+        let name = "tessaridb_http_connections_closed_total";
+        writeln!(
+            out,
+            "# HELP {name} Connections refused or closed by the node, by reason."
+        )?;
+        writeln!(out, "# TYPE {name} counter")?;
+        for ((_, label), count) in REASONS.iter().zip(&self.closed) {
+            writeln!(out, "{name}{{reason=\"{label}\"}} {}", count.load(Relaxed))?;
+        }
         let name = "tessaridb_http_scripts_total";
         writeln!(out, "# HELP {name} Scripts answered, by status.\n# TYPE {name} counter")?;
         for (status, count) in self.scripts.lock().iter() {
@@ -112,5 +160,17 @@ pub(super) struct Running<'m>(&'m AtomicU64);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_counter() {
+        for (at, (why, _)) in REASONS.into_iter().enumerate() {
+            assert_eq!(why as usize, at);
+        }
     }
 }

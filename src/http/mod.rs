@@ -23,6 +23,7 @@ mod tests;
 
 use crate::auth::Auth;
 use crate::ql::exec::Scripts;
+use crate::tls::Door;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -39,7 +40,7 @@ pub const MAX_BODY: usize = 16 * 1024 * 1024;
 /// How the HTTP port behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once; further ones wait to be accepted. Default 1,000.
+    /// Connections at once; further ones are told 503 and closed. Default 1,000.
     pub connections: usize,
     /// Bytes of request bodies held at once, over all connections; further requests wait. Default 128 MiB, minimum
     /// [`MAX_BODY`].
@@ -59,6 +60,7 @@ impl Default for Limits {
 pub struct Server {
     shared: Arc<Shared>,
     limits: Limits,
+    door: Door,
 }
 
 /// What handlers share.
@@ -91,7 +93,14 @@ impl Server {
         Self {
             shared: Arc::new(shared),
             limits,
+            door: Door::plain(),
         }
+    }
+
+    /// Lets connections in by `door` instead of in the clear.
+    pub fn behind(mut self, door: Door) -> Self {
+        self.door = door;
+        self
     }
 
     fn router(&self) -> Router {

@@ -1,17 +1,21 @@
-//! Connections: accepted, bounded, and ended in good order.
+//! Connections: accepted, bounded, let in, and ended in good order.
 
-use super::Server;
+use super::metrics::Reason;
 use super::sign_in::Remote;
-use axum::Extension;
+use super::{Server, Shared, answer};
+use crate::complaints::Complaints;
+use crate::tls::{self, Door, Stream, Unwelcome};
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// How long a request's head may take to arrive, also on a connection kept open.
@@ -20,41 +24,45 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: the process is out of descriptors, and trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long, and how many bytes, of what a client sent are read and thrown away so that it gets to read why it is closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_BYTES: u64 = 64 * 1024;
 
 impl Server {
     /// Answers connections until `stop`, then finishes requests under way, for ten seconds at most.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        let router = self.router();
+        let front = Arc::new(Front {
+            router: self.router(),
+            shared: self.shared,
+            door: self.door,
+            complaints: Complaints::default(),
+        });
         let graceful = GracefulShutdown::new();
         let room = Arc::new(Semaphore::new(self.limits.connections.max(1)));
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                accepted = accept(&listener, &room) => accepted,
+                accepted = listener.accept() => accepted,
             };
-            let (stream, remote, permit) = match accepted {
+            let (stream, remote) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
+                    front
+                        .complaints
+                        .complain(|more| tracing::warn!(%error, more, "a connection was not accepted"));
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
+            let Ok(permit) = room.clone().try_acquire_owned() else {
+                front.turn_away(&stream, remote);
+                continue;
+            };
             // Answers are small and asked for one at a time: don't hold them back.
             let _ = stream.set_nodelay(true);
-            let router = router.clone().layer(Extension(Remote(remote)));
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-            let connection = graceful.watch(connection);
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection ended early");
-                }
-                drop(permit);
-            });
+            let visitor = front.clone();
+            tokio::spawn(visitor.receive(stream, remote, graceful.watcher(), stop.clone(), permit));
         }
         drop(listener);
         if tokio::time::timeout(DRAIN_TIME, graceful.shutdown()).await.is_err() {
@@ -63,11 +71,96 @@ impl Server {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, remote) = listener.accept().await?;
-    Ok((stream, remote, permit))
+/// What every connection needs.
+struct Front {
+    router: Router,
+    shared: Arc<Shared>,
+    door: Door,
+    complaints: Complaints,
+}
+
+impl Front {
+    /// Lets a connection in and answers its requests; gives up before the first one when the node stops.
+    async fn receive(
+        self: Arc<Self>,
+        stream: TcpStream,
+        remote: SocketAddr,
+        watcher: Watcher,
+        stop: CancellationToken,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let _counted = self.shared.metrics.connected();
+        let opened = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            opened = self.open(stream, remote) => opened,
+        };
+        let Some(stream) = opened else { return };
+        let router = self.router.clone().layer(Extension(Remote(remote)));
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+        drop(permit);
+    }
+
+    async fn open(&self, stream: TcpStream, remote: SocketAddr) -> Option<Stream> {
+        let close = |why: Reason, what: &dyn std::fmt::Display| {
+            self.shared.metrics.closed(why);
+            self.complaints
+                .complain(|more| tracing::warn!(%remote, more, "HTTP connection closed: {what}"));
+            None
+        };
+        match self.door.open(stream).await {
+            Ok(Stream::Left(plain)) => match tokio::time::timeout(HEAD_TIME, tls::speaks_tls(&plain)).await {
+                Ok(Some(false)) => Some(Stream::Left(plain)),
+                Ok(Some(true)) => close(Reason::TlsUnasked, &"a TLS client on a port without TLS"),
+                // It ended, or said nothing.
+                Ok(None) | Err(_) => None,
+            },
+            Ok(encrypted) => Some(encrypted),
+            Err(Unwelcome::Gone) => None,
+            Err(Unwelcome::PlainText(stream)) => {
+                let told = message("400 Bad Request", "this port speaks TLS: ask it by https", "invalid");
+                let _ = tokio::time::timeout(LAST_WORDS, tell(stream, &told)).await;
+                close(Reason::NoTls, &"a client without TLS on a port with TLS")
+            }
+            Err(unwelcome) => close(Reason::Handshake, &unwelcome),
+        }
+    }
+
+    /// One too many: it is told so, as far as the socket takes it at once.
+    fn turn_away(&self, stream: &TcpStream, remote: SocketAddr) {
+        self.shared.metrics.closed(Reason::Connections);
+        self.complaints
+            .complain(|more| tracing::warn!(%remote, more, "HTTP connection refused: too many are open"));
+        if !self.door.is_locked() {
+            let told = message(
+                "503 Service Unavailable",
+                "too many connections are open",
+                "unavailable",
+            );
+            let _ = stream.try_write(told.as_bytes());
+        }
+    }
+}
+
+/// An answer outside of HTTP's own machinery, after which the connection is closed.
+fn message(status: &str, error: &str, code: &str) -> String {
+    let body = answer::failure_body(error, code);
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Writes, and reads what the client still sends: a socket closed with bytes unread takes the answer with it.
+async fn tell(mut stream: TcpStream, told: &str) -> io::Result<()> {
+    stream.write_all(told.as_bytes()).await?;
+    stream.shutdown().await?;
+    tokio::io::copy(&mut stream.take(LAST_BYTES), &mut tokio::io::sink()).await?;
+    Ok(())
 }

@@ -6,6 +6,7 @@ use super::config::KafkaConfig;
 use super::endpoints::{Brokers, canonical};
 use super::fetch_sessions::FetchSessions;
 use super::memory::Memory;
+use super::metrics::Metrics;
 use super::names::Names;
 use super::pool::Pool;
 use super::refusals::Refusals;
@@ -40,18 +41,24 @@ pub(crate) struct Shared {
     pub groups: Arc<Coordinator>,
     /// Checks passwords.
     pub auth: Arc<Auth>,
+    /// What frames may hold that are not whole yet.
+    pub arriving: Memory,
     /// What requests may hold.
     pub memory: Memory,
     /// What answers may hold of records in memory.
     pub answers: Memory,
     /// Validating compressed batches: as many at a time as there are cores, so that it leaves the others their share.
     pub validators: Semaphore,
+    /// Validating batches that swell to much: one request at a time.
+    pub inflating: Semaphore,
     /// Frame buffers.
     pub buffers: Arc<Pool>,
     /// Fetch sessions (KIP-227).
     pub sessions: FetchSessions,
     /// Who is told what the catalog changed.
     pub watch: Watch,
+    /// Requests by kind and time.
+    pub metrics: Arc<Metrics>,
     /// Cancelled when the node stops: nothing is waited for any more.
     pub stopping: CancellationToken,
 }
@@ -78,9 +85,14 @@ impl Peer {
 }
 
 impl Shared {
+    /// Whether clients need not sign in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.broker.catalog().view().is_open()
+    }
+
     /// Whether a user has signed in, or nobody needs to.
     pub(crate) fn trusts(&self, peer: &Peer) -> bool {
-        peer.sign_in.is_user() || self.broker.catalog().view().is_open()
+        peer.sign_in.is_user() || self.is_open()
     }
 
     /// The largest frame a connection may send now.

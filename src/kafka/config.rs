@@ -27,7 +27,8 @@ pub struct KafkaConfig {
     pub session: Option<Duration>,
     /// How long a refused sign-in waits for its answer (`connection.failed.authentication.delay.ms`). Default 100 ms.
     pub refusal_pause: Duration,
-    /// Bytes of requests held at one time, over all connections. Default 512 MiB; at least `max_frame`.
+    /// Bytes of requests held at one time, over all connections, and one frame beyond: half of it for frames that arrive,
+    /// half for whole ones. Default 512 MiB.
     pub request_memory: usize,
     /// Requests read ahead on one connection. Default 64; minimum 1.
     pub pipeline: usize,
@@ -39,6 +40,10 @@ pub struct KafkaConfig {
     pub max_connections: usize,
     /// Connections from one address. Default 16,384.
     pub max_connections_per_address: usize,
+    /// Connections at one time that are in their TLS handshake, or not signed in where that is wanted. Default 1,000.
+    pub max_unauthenticated: usize,
+    /// How long these may take. Default 10 s.
+    pub sign_in_time: Duration,
     /// A connection without a request for this long is closed (`connections.max.idle.ms`). Default 10 minutes.
     pub max_idle: Duration,
     /// A frame begun, or an answer being written, that moves no byte for this long closes the connection. Default 60 s.
@@ -70,6 +75,8 @@ impl KafkaConfig {
             max_fetch: 64 << 20,
             max_connections: 16_384,
             max_connections_per_address: 16_384,
+            max_unauthenticated: 1_000,
+            sign_in_time: Duration::from_secs(10),
             max_idle: Duration::from_secs(600),
             max_stall: Duration::from_secs(60),
             fetch_sessions: 1000,

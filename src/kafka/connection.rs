@@ -19,6 +19,7 @@ use super::dispatch::{self, Done};
 use super::frame::{FrameError, FrameReader};
 use super::guard::{Head, header_rest};
 use super::memory::Held;
+use super::metrics::{Metrics, Timed};
 use super::pulse::Pulse;
 use super::reply::{Answer, Refusal};
 use super::table::Api;
@@ -60,7 +61,20 @@ pub(crate) enum Ended {
 /// What a request holds until its answer is written.
 struct Hold {
     held: Held,
+    timed: Option<Counted>,
     _ahead: Option<OwnedSemaphorePermit>,
+}
+
+/// A request that is counted once nothing holds it any more.
+struct Counted {
+    metrics: Arc<Metrics>,
+    timed: Timed,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.metrics.done(&self.timed);
+    }
 }
 
 /// A request whose header is read.
@@ -145,7 +159,10 @@ async fn read<R: AsyncRead + Unpin>(
     let ahead = Arc::new(Semaphore::new(budget as usize));
     loop {
         let limit = shared.frame_limit(peer);
-        let frame = match frames.next(source, limit, &shared.memory, pulse).await {
+        let frame = match frames
+            .next(source, limit, &shared.arriving, &shared.memory, pulse)
+            .await
+        {
             Ok(frame) => frame,
             Err(error) => return error,
         };
@@ -154,6 +171,7 @@ async fn read<R: AsyncRead + Unpin>(
         let size = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX).min(budget);
         let hold = Hold {
             held: frame.held,
+            timed: None,
             _ahead: ahead.clone().acquire_many_owned(size).await.ok(),
         };
         let mut arrival = match peer.sign_in.awaits_token() {
@@ -213,13 +231,17 @@ fn bare_token(frame: Bytes, hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) 
 }
 
 /// Reads the header by hand: the codec's own reading of it panics on short frames.
-fn open(frame: Bytes, hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) -> Result<Arrival, Refusal> {
+fn open(frame: Bytes, mut hold: Hold, shared: &Arc<Shared>, peer: &Arc<Peer>) -> Result<Arrival, Refusal> {
     let head = Head::read(&frame).ok_or(Refusal::NoHeader)?;
     let not_served = Refusal::NotServed {
         key: head.key,
         version: head.version,
     };
     let api = Api::of(head.key).ok_or_else(|| not_served.clone())?;
+    hold.timed = Some(Counted {
+        metrics: shared.metrics.clone(),
+        timed: Metrics::begin(api),
+    });
     if !api.decodes(head.version) {
         // KIP-511: the one request that is answered in any version, without a look at its body.
         return match api.key {

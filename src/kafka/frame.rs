@@ -1,4 +1,8 @@
 //! Frames: a 32-bit length, then so many bytes.
+//!
+//! A frame takes memory twice: while it arrives, from a budget of its own, as its bytes come; and when it is whole, from
+//! that of requests. So frames that never end can't keep out those that do: small ones don't touch the first budget, and
+//! the reaper takes back from it what doesn't move.
 
 use super::memory::{Held, Memory};
 use super::pool::Pool;
@@ -52,6 +56,8 @@ pub(crate) struct FrameReader {
     ahead: Vec<u8>,
     taken: usize,
     trusted: usize,
+    /// Nothing was read yet.
+    first: bool,
     pool: Arc<Pool>,
 }
 
@@ -61,6 +67,7 @@ impl FrameReader {
             ahead: Vec::new(),
             taken: 0,
             trusted: TRUSTED,
+            first: true,
             pool,
         }
     }
@@ -70,17 +77,20 @@ impl FrameReader {
         self.ahead.len() - self.taken
     }
 
-    /// The next frame, of at most `limit` bytes.
+    /// The next frame, of at most `limit` bytes: `arriving` is held while it comes, `whole` from then on.
     pub(crate) async fn next<R: AsyncRead + Unpin>(
         &mut self,
         source: &mut R,
         limit: usize,
-        memory: &Memory,
+        arriving: &Memory,
+        whole: &Memory,
         pulse: &Pulse,
     ) -> Result<Frame, FrameError> {
         let prefix = self.length(source, pulse).await?;
         let length = i32::from_be_bytes(prefix);
-        if length <= 0 || length as usize > limit {
+        // With a high limit a ClientHello could pass for a length.
+        let tls = std::mem::take(&mut self.first) && prefix.starts_with(&TLS);
+        if length <= 0 || length as usize > limit || tls {
             let hint = hint(prefix);
             return Err(FrameError::Length { length, limit, hint });
         }
@@ -88,14 +98,17 @@ impl FrameReader {
         let mut held = Held::default();
         if self.left() >= length {
             pulse.frame_waits();
-            memory.grow(&mut held, length).await;
+            whole.grow(&mut held, length).await;
             let bytes = Bytes::copy_from_slice(&self.ahead[self.taken..self.taken + length]);
             self.taken += length;
             return Ok(Frame { bytes, held });
         }
-        let mut room = length.min(self.trusted);
+        // What a connection sent before earns it trust, but not when memory is short.
+        let trusted = if arriving.is_roomy() { self.trusted } else { TRUSTED };
+        let mut room = length.min(trusted);
+        let mut part = Held::default();
         pulse.frame_waits();
-        memory.grow(&mut held, room).await;
+        arriving.grow(&mut part, room).await;
         let mut buffer = self.pool.take(room);
         // Less than the room, and than the frame, was read ahead.
         buffer.buffer().extend_from_slice(&self.ahead[self.taken..]);
@@ -107,19 +120,22 @@ impl FrameReader {
                 break;
             }
             if have == room {
-                let more = length.min(room * 8);
+                let more = length.min(room * 2);
                 pulse.frame_waits();
-                memory.grow(&mut held, more - room).await;
+                arriving.grow(&mut part, more - room).await;
                 buffer.grow(more);
                 room = more;
             }
             pulse.frame_moves();
-            if source.read_buf(&mut buffer.buffer().limit(room - have)).await? == 0 {
+            let got = source.read_buf(&mut buffer.buffer().limit(room - have)).await?;
+            pulse.received(got);
+            if got == 0 {
                 return Err(FrameError::Cut);
             }
         }
         pulse.frame_waits();
         self.trusted = self.trusted.max(length.min(MOST_TRUSTED));
+        whole.grow(&mut held, length).await;
         Ok(Frame {
             bytes: buffer.freeze(),
             held,
@@ -138,6 +154,7 @@ impl FrameReader {
                     if source.read(&mut first).await? == 0 {
                         return Err(FrameError::End);
                     }
+                    pulse.received(1);
                     self.ahead.reserve_exact(AHEAD);
                     self.ahead.push(first[0]);
                     continue;
@@ -146,7 +163,9 @@ impl FrameReader {
                 pulse.frame_moves();
             }
             let room = AHEAD - self.ahead.len();
-            if source.read_buf(&mut (&mut self.ahead).limit(room)).await? == 0 {
+            let got = source.read_buf(&mut (&mut self.ahead).limit(room)).await?;
+            pulse.received(got);
+            if got == 0 {
                 return Err(match self.ahead.is_empty() {
                     true => FrameError::End,
                     false => FrameError::Cut,
@@ -164,10 +183,13 @@ impl FrameReader {
     }
 }
 
+/// How a TLS client begins: a handshake record of version 3 (RFC 8446, section 5.1).
+const TLS: [u8; 2] = [0x16, 0x03];
+
 /// What a senseless length looks like.
 fn hint(prefix: [u8; 4]) -> Option<&'static str> {
     match &prefix {
-        [0x16, 0x03, ..] => Some("a TLS client on a plain-text port"),
+        [0x16, 0x03, ..] => Some("a TLS client on a port without TLS"),
         b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PRI " => Some("an HTTP client on the Kafka port"),
         b"*1\r\n" | b"*2\r\n" | b"*3\r\n" => Some("a RESP client on the Kafka port"),
         _ => None,

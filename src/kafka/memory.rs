@@ -1,6 +1,7 @@
 //! The memory that requests take: permits before bytes, and buffers that are used again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The bytes that requests of all connections may hold at one time.
@@ -12,8 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 ///   bytes held <= budget + largest frame
 /// ```
 pub(crate) struct Memory {
+    budget: usize,
     free: Arc<Semaphore>,
     beyond: Arc<Semaphore>,
+    waiting: AtomicUsize,
 }
 
 /// Bytes held; given back when dropped.
@@ -27,9 +30,21 @@ impl Memory {
     /// A budget in bytes.
     pub(crate) fn new(budget: usize) -> Self {
         Self {
+            budget,
             free: Arc::new(Semaphore::new(budget.min(Semaphore::MAX_PERMITS))),
             beyond: Arc::new(Semaphore::new(1)),
+            waiting: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether at least half of it is free.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.free.available_permits() >= self.budget / 2
+    }
+
+    /// Whether anybody waits for bytes that others hold.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
     }
 
     /// Takes so many bytes if they are free now.
@@ -52,6 +67,7 @@ impl Memory {
             held.add(more);
             return;
         }
+        let _waiting = Waiting::new(&self.waiting);
         // Neither semaphore is ever closed; an error would mean no limit, not no service.
         tokio::select! {
             biased;
@@ -62,6 +78,22 @@ impl Memory {
             }
             beyond = self.beyond.clone().acquire_owned() => held.beyond = beyond.ok(),
         }
+    }
+}
+
+/// Counted while it is held, also by a future that is dropped.
+struct Waiting<'m>(&'m AtomicUsize);
+
+impl<'m> Waiting<'m> {
+    fn new(count: &'m AtomicUsize) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -85,7 +117,12 @@ mod tests {
         let (mut a, mut b, mut c) = (Held::default(), Held::default(), Held::default());
         memory.grow(&mut a, 60).now_or_never().unwrap();
         memory.grow(&mut b, 60).now_or_never().unwrap();
-        assert!(memory.grow(&mut c, 60).now_or_never().is_none());
+        assert!(!memory.is_roomy() && !memory.is_waited_for());
+        let mut waiting = Box::pin(memory.grow(&mut c, 60));
+        assert!((&mut waiting).now_or_never().is_none());
+        assert!(memory.is_waited_for());
+        drop(waiting);
+        assert!(!memory.is_waited_for());
         memory.grow(&mut b, 1_000_000).now_or_never().unwrap();
         drop(b);
         memory.grow(&mut c, 60).now_or_never().unwrap();

@@ -23,6 +23,7 @@ mod frame;
 mod guard;
 mod handlers;
 mod memory;
+mod metrics;
 mod names;
 mod partitions;
 mod plain;

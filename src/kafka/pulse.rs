@@ -1,6 +1,6 @@
-//! When a connection last moved: what the reaper looks at, at the cost of one relaxed store per event.
+//! When a connection last moved, and how much: what the reaper looks at, at the cost of one relaxed store per event.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -9,11 +9,20 @@ use tokio::time::Instant;
 pub(crate) struct Patience {
     pub idle: Duration,
     pub stall: Duration,
+    /// From a connection's beginning to its sign-in.
+    pub sign_in: Duration,
+    /// Whether requests wait for memory that half-read ones hold: these must hurry then.
+    pub pressed: bool,
 }
+
+/// How long a half-read frame may rest, and how many bytes a second it must bring, while others wait for memory.
+const HURRY: Duration = Duration::from_secs(2);
+const PACE: u64 = 32 << 10;
 
 /// Why a connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tired {
+    NotSignedIn,
     Idle,
     HalfFrame,
     SlowReader,
@@ -22,20 +31,32 @@ pub(crate) enum Tired {
 /// Moments are milliseconds since the connection was made, plus one; 0 means that nothing is waited for.
 pub(crate) struct Pulse {
     made: Instant,
+    admitted: AtomicBool,
     frame: AtomicU64,
+    /// Since when the frame arrives without waiting for memory, and the bytes since.
+    arriving: AtomicU64,
+    arrived: AtomicU64,
     write: AtomicU64,
     request: AtomicU64,
     open: AtomicUsize,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
 }
 
 impl Pulse {
-    pub(crate) fn new() -> Self {
+    /// `admitted`: nothing is asked of the client before its requests.
+    pub(crate) fn new(admitted: bool) -> Self {
         Self {
             made: Instant::now(),
+            admitted: AtomicBool::new(admitted),
             frame: AtomicU64::new(0),
+            arriving: AtomicU64::new(0),
+            arrived: AtomicU64::new(0),
             write: AtomicU64::new(0),
             request: AtomicU64::new(1),
             open: AtomicUsize::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
         }
     }
 
@@ -43,9 +64,31 @@ impl Pulse {
         self.made.elapsed().as_millis() as u64 + 1
     }
 
+    /// The client is through its handshake, and signed in where that is wanted: it no longer counts as a newcomer.
+    pub(crate) fn admit(&self) {
+        self.admitted.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.admitted.load(Relaxed)
+    }
+
     /// A frame is begun, and the client must go on with it.
     pub(crate) fn frame_moves(&self) {
-        self.frame.store(self.now(), Relaxed);
+        let now = self.now();
+        if self.frame.load(Relaxed) == 0 {
+            self.arriving.store(now, Relaxed);
+            self.arrived.store(0, Relaxed);
+        }
+        self.frame.store(now, Relaxed);
+    }
+
+    /// Bytes came.
+    pub(crate) fn received(&self, bytes: usize) {
+        // One task writes these; others only read them.
+        let add = |counter: &AtomicU64| counter.store(counter.load(Relaxed) + bytes as u64, Relaxed);
+        add(&self.arrived);
+        add(&self.bytes_in);
     }
 
     /// Between frames, or waiting for memory: not the client's doing.
@@ -56,6 +99,12 @@ impl Pulse {
     /// The socket took bytes, and must take more.
     pub(crate) fn write_moves(&self) {
         self.write.store(self.now(), Relaxed);
+    }
+
+    /// Bytes went.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.bytes_out
+            .store(self.bytes_out.load(Relaxed) + bytes as u64, Relaxed);
     }
 
     /// Nothing is to be written.
@@ -79,6 +128,11 @@ impl Pulse {
         self.open.load(Relaxed)
     }
 
+    /// Bytes received and sent so far.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.bytes_in.load(Relaxed), self.bytes_out.load(Relaxed))
+    }
+
     /// Whether the connection has outlived the patience with it.
     pub(crate) fn tired(&self, patience: Patience) -> Option<Tired> {
         let now = self.now();
@@ -86,7 +140,9 @@ impl Pulse {
             0 => Duration::ZERO,
             at => Duration::from_millis(now.saturating_sub(at)),
         };
-        if since(&self.frame) > patience.stall {
+        if !self.is_admitted() && self.open() == 0 && self.made.elapsed() > patience.sign_in {
+            Some(Tired::NotSignedIn)
+        } else if since(&self.frame) > patience.stall || (patience.pressed && self.dawdles(now)) {
             Some(Tired::HalfFrame)
         } else if since(&self.write) > patience.stall {
             Some(Tired::SlowReader)
@@ -96,36 +152,91 @@ impl Pulse {
             None
         }
     }
+
+    /// Whether a frame is on its way that hardly moves.
+    fn dawdles(&self, now: u64) -> bool {
+        if self.frame.load(Relaxed) == 0 {
+            return false;
+        }
+        let taken = Duration::from_millis(now.saturating_sub(self.arriving.load(Relaxed)));
+        taken > HURRY && self.arrived.load(Relaxed) < PACE * taken.as_secs()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PATIENCE: Patience = Patience {
+        idle: Duration::from_secs(600),
+        stall: Duration::from_secs(60),
+        sign_in: Duration::from_secs(10),
+        pressed: false,
+    };
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn tells_idle_from_stalled_from_busy() {
-        let patience = Patience {
-            idle: Duration::from_secs(600),
-            stall: Duration::from_secs(60),
-        };
-        let pulse = Pulse::new();
-        let pass = |s| tokio::time::advance(Duration::from_secs(s));
+        let pulse = Pulse::new(true);
         pass(590).await;
-        assert_eq!(pulse.tired(patience), None);
+        assert_eq!(pulse.tired(PATIENCE), None);
         pulse.opened();
         pass(700).await;
-        assert_eq!(pulse.tired(patience), None);
+        assert_eq!(pulse.tired(PATIENCE), None);
         pulse.write_moves();
         pass(61).await;
-        assert_eq!(pulse.tired(patience), Some(Tired::SlowReader));
+        assert_eq!(pulse.tired(PATIENCE), Some(Tired::SlowReader));
         pulse.write_done();
         pulse.closed();
-        assert_eq!(pulse.tired(patience), None);
+        assert_eq!(pulse.tired(PATIENCE), None);
         pulse.frame_moves();
         pass(61).await;
-        assert_eq!(pulse.tired(patience), Some(Tired::HalfFrame));
+        assert_eq!(pulse.tired(PATIENCE), Some(Tired::HalfFrame));
         pulse.frame_waits();
         pass(600).await;
-        assert_eq!(pulse.tired(patience), Some(Tired::Idle));
+        assert_eq!(pulse.tired(PATIENCE), Some(Tired::Idle));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_has_little_time_unless_its_sign_in_is_looked_at() {
+        let pulse = Pulse::new(false);
+        pass(10).await;
+        assert_eq!(pulse.tired(PATIENCE), None);
+        pass(1).await;
+        assert_eq!(pulse.tired(PATIENCE), Some(Tired::NotSignedIn));
+        pulse.opened();
+        assert_eq!(pulse.tired(PATIENCE), None);
+        pulse.closed();
+        pulse.admit();
+        assert_eq!(pulse.tired(PATIENCE), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_frames_must_hurry_while_others_wait_for_memory() {
+        let pressed = Patience {
+            pressed: true,
+            ..PATIENCE
+        };
+        let pulse = Pulse::new(true);
+        pulse.frame_moves();
+        pass(3).await;
+        assert_eq!(pulse.tired(PATIENCE), None);
+        assert_eq!(pulse.tired(pressed), Some(Tired::HalfFrame));
+        // A byte now and then is not enough.
+        pulse.frame_moves();
+        pulse.received(1);
+        assert_eq!(pulse.tired(pressed), Some(Tired::HalfFrame));
+        pulse.received(3 * PACE as usize);
+        assert_eq!(pulse.tired(pressed), None);
+        // Time spent waiting for memory is not the client's.
+        pulse.frame_waits();
+        pass(50).await;
+        assert_eq!(pulse.tired(pressed), None);
+        pulse.frame_moves();
+        assert_eq!(pulse.tired(pressed), None);
+        assert_eq!(pulse.bytes(), (3 * PACE + 1, 0));
     }
 }

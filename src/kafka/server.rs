@@ -7,22 +7,27 @@ use super::endpoints::canonical;
 use super::fetch_sessions::FetchSessions;
 use super::frame::FrameError;
 use super::memory::Memory;
+use super::metrics::{Metrics, Reason};
 use super::names::Names;
 use super::pool::Pool;
 use super::pulse::{Patience, Pulse};
-use super::registry::Registry;
+use super::registry::{Most, Registry};
 use super::watch::{self, Watch};
+use super::write::Sink;
 use crate::auth::Auth;
 use crate::broker::Broker;
 use crate::groups::Coordinator;
+use crate::tls::{self, Door, Stream, Unwelcome};
 use cluster::ids::NodeId;
 use futures::FutureExt;
 use socket2::{SockRef, TcpKeepalive};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncRead;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -32,7 +37,7 @@ use tokio_util::task::TaskTracker;
 /// Bytes of free frame buffers kept.
 const BUFFERS: usize = 64 << 20;
 /// Time between two looks for connections that are idle or stuck.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(1);
 
 /// A running Kafka port. Dropping it closes the port and its connections.
 pub struct KafkaServer {
@@ -46,12 +51,13 @@ pub struct KafkaServer {
 }
 
 impl KafkaServer {
-    /// Serves what connects to `listener`.
+    /// Serves what connects to `listener` and comes in by `door`.
     ///
     /// # Errors
     /// The listener has no address.
     pub fn start(
         listener: TcpListener,
+        door: Door,
         config: KafkaConfig,
         node: NodeId,
         broker: Arc<Broker>,
@@ -59,16 +65,23 @@ impl KafkaServer {
         auth: Arc<Auth>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let registry = Arc::new(Registry::new(
-            config.max_connections,
-            config.max_connections_per_address,
-        ));
+        let metrics = Arc::new(Metrics::new());
+        let most = Most {
+            all: config.max_connections,
+            per_address: config.max_connections_per_address,
+            newcomers: config.max_unauthenticated,
+        };
+        let registry = Arc::new(Registry::new(most, metrics.clone()));
+        let half = config.request_memory / 2;
         let shared = Arc::new(Shared {
             names: Names::new(config.database.clone()),
-            memory: Memory::new(config.request_memory.max(config.max_frame)),
+            arriving: Memory::new(half),
+            memory: Memory::new(half),
             answers: Memory::new(config.request_memory),
+            metrics,
             validators: Semaphore::new(std::thread::available_parallelism().map_or(1, |n| n.get())),
-            buffers: Pool::new(BUFFERS.min(config.request_memory)),
+            inflating: Semaphore::new(1),
+            buffers: Pool::new(BUFFERS.min(half)),
             sessions: FetchSessions::new(config.fetch_sessions),
             stopping: CancellationToken::new(),
             node,
@@ -84,6 +97,7 @@ impl KafkaServer {
         let accepting = tokio::spawn(
             Accept {
                 listener,
+                door,
                 shared: shared.clone(),
                 registry: registry.clone(),
                 connections: connections.clone(),
@@ -112,6 +126,12 @@ impl KafkaServer {
         self.registry.count()
     }
 
+    /// What `/metrics` shows of the port.
+    pub fn collector(&self) -> impl Fn(&mut String) + Send + Sync + 'static {
+        let (registry, metrics) = (self.registry.clone(), self.shared.metrics.clone());
+        move |out| metrics.print(&registry.summary(), out)
+    }
+
     /// Stops accepting, lets requests under way finish for a moment (`KafkaConfig::drain`), and closes.
     pub async fn stop(self) {
         self.accepting.abort();
@@ -136,6 +156,7 @@ impl Drop for KafkaServer {
 
 struct Accept {
     listener: TcpListener,
+    door: Door,
     shared: Arc<Shared>,
     registry: Arc<Registry>,
     connections: TaskTracker,
@@ -144,16 +165,15 @@ struct Accept {
 
 impl Accept {
     async fn run(self) {
-        let patience = Patience {
-            idle: self.shared.config.max_idle,
-            stall: self.shared.config.max_stall,
+        let config = &self.shared.config;
+        let patience = || Patience {
+            idle: config.max_idle,
+            stall: config.max_stall,
+            sign_in: config.sign_in_time,
+            pressed: self.shared.arriving.is_waited_for(),
         };
-        let mut round = tokio::time::interval(
-            ROUND
-                .min(patience.stall)
-                .min(patience.idle)
-                .max(Duration::from_millis(10)),
-        );
+        let shortest = config.max_idle.min(config.max_stall).min(config.sign_in_time);
+        let mut round = tokio::time::interval(ROUND.min(shortest).max(Duration::from_millis(10)));
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -165,14 +185,14 @@ impl Accept {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
-                _ = round.tick() => self.registry.reap(patience),
+                _ = round.tick() => self.registry.reap(patience()),
             }
         }
     }
 
     fn welcome(&self, stream: TcpStream, remote: SocketAddr) {
         let close = self.closing.child_token();
-        let pulse = Arc::new(Pulse::new());
+        let pulse = Arc::new(Pulse::new(!self.door.is_locked() && self.shared.is_open()));
         let entry = match Registry::enter(&self.registry, canonical(remote.ip()), pulse.clone(), close.clone()) {
             Ok(entry) => entry,
             Err(full) => {
@@ -185,12 +205,17 @@ impl Accept {
             Ok(peer) => Arc::new(peer),
             Err(error) => return tracing::debug!(%remote, %error, "a connection that broke at once"),
         };
-        let shared = self.shared.clone();
+        let visit = Visit {
+            door: self.door.clone(),
+            shared: self.shared.clone(),
+            peer,
+            pulse,
+            close,
+        };
         let registry = self.registry.clone();
         self.connections.spawn(async move {
-            let serve = one(stream, shared, peer, pulse, close);
-            match AssertUnwindSafe(Box::pin(serve)).catch_unwind().await {
-                Ok(ended) => log(&registry, remote, ended),
+            match AssertUnwindSafe(Box::pin(visit.serve(stream))).catch_unwind().await {
+                Ok(farewell) => log(&registry, &visit, farewell),
                 // The panic's own message went to the panic hook.
                 Err(_) => tracing::error!(%remote, "a request panicked; its connection is closed"),
             }
@@ -199,18 +224,58 @@ impl Accept {
     }
 }
 
-async fn one(
-    mut stream: TcpStream,
+/// One connection.
+struct Visit {
+    door: Door,
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     pulse: Arc<Pulse>,
     close: CancellationToken,
-) -> Option<Ended> {
-    let (source, sink) = stream.split();
-    tokio::select! {
-        biased;
-        () = close.cancelled() => None,
-        ended = connection::serve(source, sink, shared, peer, pulse) => Some(ended),
+}
+
+/// How a connection ended that was not told to close.
+enum Farewell {
+    Unwelcome(Unwelcome),
+    Ended(Ended),
+}
+
+impl Visit {
+    /// Lets the connection in and serves it; `None`: it was told to close.
+    async fn serve(&self, stream: TcpStream) -> Option<Farewell> {
+        let mut stream = match self.unless_closed(self.door.open(stream)).await? {
+            Ok(stream) => stream,
+            Err(unwelcome) => return Some(Farewell::Unwelcome(unwelcome)),
+        };
+        if self.shared.is_open() {
+            self.pulse.admit();
+        }
+        let ended = match &mut stream {
+            Stream::Left(plain) => {
+                let (source, sink) = plain.split();
+                self.talk(source, sink).await
+            }
+            Stream::Right(encrypted) => {
+                let (source, sink) = tokio::io::split(&mut **encrypted);
+                let ended = self.talk(source, sink).await;
+                tls::say_goodbye(encrypted);
+                ended
+            }
+        };
+        ended.map(Farewell::Ended)
+    }
+
+    async fn talk<R: AsyncRead + Unpin + Send, S: Sink>(&self, source: R, sink: S) -> Option<Ended> {
+        let (shared, peer, pulse) = (self.shared.clone(), self.peer.clone(), self.pulse.clone());
+        self.unless_closed(Box::pin(connection::serve(source, sink, shared, peer, pulse)))
+            .await
+    }
+
+    async fn unless_closed<F: Future>(&self, future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            () = self.close.cancelled() => None,
+            output = future => Some(output),
+        }
     }
 }
 
@@ -225,12 +290,39 @@ fn greet(stream: &TcpStream, remote: SocketAddr, config: &KafkaConfig) -> io::Re
 }
 
 /// What an operator should know of is told, at most once a second; the rest is for debugging.
-fn log(registry: &Registry, remote: SocketAddr, ended: Option<Ended>) {
-    match ended {
-        None | Some(Ended::Stopping | Ended::Frame(FrameError::End | FrameError::Cut | FrameError::Io(_))) => {
+fn log(registry: &Registry, visit: &Visit, farewell: Option<Farewell>) {
+    let remote = visit.peer.remote;
+    let count = |why| visit.shared.metrics.closed(why);
+    match farewell {
+        Some(Farewell::Unwelcome(unwelcome)) => match unwelcome {
+            Unwelcome::Gone => tracing::debug!(%remote, "connection closed"),
+            Unwelcome::Slow => {
+                count(Reason::SignInTime);
+                registry.complain(|more| tracing::warn!(%remote, more, "connection closed: {unwelcome}"));
+            }
+            Unwelcome::Handshake(_) => {
+                count(Reason::Handshake);
+                registry.complain(|more| tracing::warn!(%remote, more, "connection closed: {unwelcome}"));
+            }
+            Unwelcome::PlainText(_) => {
+                count(Reason::NoTls);
+                let wanted = "security.protocol must be SSL or SASL_SSL";
+                registry.complain(|more| tracing::warn!(%remote, more, wanted, "connection closed: {unwelcome}"));
+            }
+        },
+        None
+        | Some(Farewell::Ended(
+            Ended::Stopping | Ended::Frame(FrameError::End | FrameError::Cut | FrameError::Io(_)),
+        )) => {
             tracing::debug!(%remote, "connection closed");
         }
-        Some(Ended::Write(error)) => tracing::debug!(%remote, %error, "connection closed"),
-        Some(error) => registry.complain(|more| tracing::warn!(%remote, more, "connection closed: {error}")),
+        Some(Farewell::Ended(Ended::Write(error))) => tracing::debug!(%remote, %error, "connection closed"),
+        Some(Farewell::Ended(error)) => {
+            count(match error {
+                Ended::Frame(_) => Reason::Frame,
+                _ => Reason::Request,
+            });
+            registry.complain(|more| tracing::warn!(%remote, more, "connection closed: {error}"));
+        }
     }
 }

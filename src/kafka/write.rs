@@ -9,8 +9,9 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use tokio::io::Interest;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::net::tcp;
+use tokio::io::{AsyncWrite, AsyncWriteExt, WriteHalf};
+use tokio::net::{TcpStream, tcp};
+use tokio_rustls::server::TlsStream;
 
 /// Slices of one vectored write.
 const SLICES: usize = 64;
@@ -47,7 +48,7 @@ impl Sink for tcp::WriteHalf<'_> {
             let warm = move || file.warm(position, len as u64);
             tokio::task::spawn_blocking(warm).await.map_err(io::Error::other)?;
         }
-        let stream: &tokio::net::TcpStream = self.as_ref();
+        let stream: &TcpStream = self.as_ref();
         let to = std::os::fd::AsRawFd::as_raw_fd(stream);
         let sent = stream
             .async_io(Interest::WRITABLE, || {
@@ -63,14 +64,33 @@ impl Sink for tcp::WriteHalf<'_> {
     }
 }
 
+/// Under TLS each byte passes through the session, so files are read, a bounded piece at a time.
+impl Sink for WriteHalf<&mut TlsStream<TcpStream>> {
+    async fn send_file(&self, _file: &Arc<dyn File>, _position: u64, _len: usize) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+}
+
 /// Writes one buffer.
 pub(crate) async fn whole<S: Sink>(sink: &mut S, mut bytes: impl Buf, pulse: &Pulse) -> io::Result<()> {
+    all(sink, &mut bytes, pulse).await?;
+    done(sink, pulse).await
+}
+
+async fn all<S: Sink>(sink: &mut S, bytes: &mut impl Buf, pulse: &Pulse) -> io::Result<()> {
     while bytes.has_remaining() {
         pulse.write_moves();
-        if sink.write_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+        match sink.write_buf(bytes).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => pulse.sent(n),
         }
     }
+    Ok(())
+}
+
+/// An answer ends: what a TLS session holds back goes too.
+async fn done<S: Sink>(sink: &mut S, pulse: &Pulse) -> io::Result<()> {
+    sink.flush().await?;
     pulse.write_done();
     Ok(())
 }
@@ -97,8 +117,7 @@ pub(crate) async fn pieces<S: Sink>(sink: &mut S, pieces: &[Piece], pulse: &Puls
             }
         }
     }
-    pulse.write_done();
-    Ok(())
+    done(sink, pulse).await
 }
 
 async fn vectored<S: Sink>(sink: &mut S, mut slices: &mut [IoSlice<'_>], pulse: &Pulse) -> io::Result<()> {
@@ -108,7 +127,10 @@ async fn vectored<S: Sink>(sink: &mut S, mut slices: &mut [IoSlice<'_>], pulse: 
         pulse.write_moves();
         match sink.write_vectored(slices).await? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
-            n => IoSlice::advance_slices(&mut slices, n),
+            n => {
+                pulse.sent(n);
+                IoSlice::advance_slices(&mut slices, n);
+            }
         }
     }
     Ok(())
@@ -125,7 +147,10 @@ async fn send<S: Sink>(
         pulse.write_moves();
         let sent = match sink.send_file(file, position, len).await? {
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(n) => n,
+            Some(n) => {
+                pulse.sent(n);
+                n
+            }
             None => {
                 let (file, at, want) = (file.clone(), position, len.min(COPY));
                 let read = move || {
@@ -133,7 +158,7 @@ async fn send<S: Sink>(
                     file.read_exact_at(&mut buffer, at).map(|()| buffer)
                 };
                 let buffer = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
-                whole(sink, &buffer[..], pulse).await?;
+                all(sink, &mut &buffer[..], pulse).await?;
                 want
             }
         };
@@ -150,7 +175,7 @@ mod tests {
     use cluster::fs::{Disk, FileSystem, MemoryFs};
     use std::path::Path;
     use tokio::io::AsyncReadExt;
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpListener;
 
     /// Pieces of all kinds and sizes, and the bytes they stand for.
     fn mixed(file: &Arc<dyn File>, content: &[u8]) -> (Vec<Piece>, Vec<u8>) {
@@ -188,7 +213,7 @@ mod tests {
         let (mut server, _) = listener.accept().await.unwrap();
         let writing = tokio::spawn(async move {
             let (_, mut sink) = server.split();
-            let pulse = Pulse::new();
+            let pulse = Pulse::new(true);
             pieces(&mut sink, &sent, &pulse).await.unwrap();
         });
         let mut got = Vec::new();
@@ -223,7 +248,7 @@ mod tests {
             position: 0,
             len: 6,
         };
-        let error = pieces(&mut sink, &[piece], &Pulse::new()).await.unwrap_err();
+        let error = pieces(&mut sink, &[piece], &Pulse::new(true)).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

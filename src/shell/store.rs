@@ -3,13 +3,16 @@
 use crate::auth::Caller;
 use crate::ql::exec::Scripts;
 use crate::ql::{self, Parameters};
+use crate::tls::{self, CertificateError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use ureq::tls::{RootCerts, TlsConfig};
 use zeroize::Zeroizing;
 
 /// A store to run scripts on.
@@ -76,6 +79,7 @@ fn literals(parameters: &BTreeMap<String, String>) -> Result<Parameters, StoreEr
 pub struct Remote {
     agent: ureq::Agent,
     address: String,
+    scheme: &'static str,
     /// `Authorization`, where somebody signs in.
     authorization: Option<Zeroizing<String>>,
 }
@@ -83,15 +87,10 @@ pub struct Remote {
 impl Remote {
     /// The node whose HTTP port is at `address`, `host:port`.
     pub fn new(address: impl Into<String>) -> Self {
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(Duration::from_secs(10)))
-            .user_agent(concat!("tessaridb/", env!("CARGO_PKG_VERSION")))
-            // Scripts go to the node itself; its address is not one that a proxy could know.
-            .proxy(None);
         Self {
-            agent: config.build().into(),
+            agent: agent(None),
             address: address.into(),
+            scheme: "http",
             authorization: None,
         }
     }
@@ -105,12 +104,29 @@ impl Remote {
         }
     }
 
+    /// The same node by TLS, which one of the authorities in this PEM file must vouch for, and no other.
+    ///
+    /// # Errors
+    /// The file holds no authority.
+    pub fn trusting(self, authority: &Path) -> Result<Self, CertificateError> {
+        let authorities = tls::read_certificates(authority)?;
+        let roots = authorities
+            .iter()
+            .map(|der| ureq::tls::Certificate::from_der(der).to_owned());
+        let config = TlsConfig::builder().root_certs(RootCerts::from(roots)).build();
+        Ok(Self {
+            agent: agent(Some(config)),
+            scheme: "https",
+            ..self
+        })
+    }
+
     fn execute(&self, script: &str, parameters: &BTreeMap<String, String>) -> Result<String, StoreError> {
         let unusable = |error: &dyn std::fmt::Display| StoreError::Unusable(format!("{}: {error}", self.address));
         let body = serde_json::json!({ "script": script, "parameters": parameters }).to_string();
         let mut request = self
             .agent
-            .post(format!("http://{}/script", self.address))
+            .post(format!("{}://{}/script", self.scheme, self.address))
             .header("Content-Type", "application/json")
             .header("Accept", "text/plain");
         if let Some(authorization) = &self.authorization {
@@ -132,6 +148,19 @@ impl Remote {
             Err(_) => Err(unusable(&format_args!("not a tessaridb node ({})", response.status()))),
         }
     }
+}
+
+fn agent(tls: Option<TlsConfig>) -> ureq::Agent {
+    let mut config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(Duration::from_secs(10)))
+        .user_agent(concat!("tessaridb/", env!("CARGO_PKG_VERSION")))
+        // Scripts go to the node itself; its address is not one that a proxy could know.
+        .proxy(None);
+    if let Some(tls) = tls {
+        config = config.tls_config(tls);
+    }
+    config.build().into()
 }
 
 /// Bytes of an answer that are read.

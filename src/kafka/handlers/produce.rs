@@ -33,6 +33,11 @@ use std::time::Duration;
 
 /// Most decompressed bytes of one batch (a bomb is refused, not inflated).
 const MAX_DECOMPRESSED: u64 = Limits::DEFAULT_MAX_DECOMPRESSED_BYTES;
+/// Most decompressed bytes of a batch that others need not wait for: the decoders of all cores at once hold little. What
+/// swells beyond is looked at again, one request at a time, as a decoder may hold as much as it brings forth.
+const USUAL_DECOMPRESSED: u64 = 8 << 20;
+/// The same on the reactor, where a small bomb would take the thread from all its connections.
+const INLINE_DECOMPRESSED: u64 = 1 << 20;
 /// Validating more than this moves off the reactor. A compressed byte may stand for a thousand.
 const INLINE: usize = 256 << 10;
 const INLINE_COMPRESSED: usize = 1 << 10;
@@ -57,6 +62,8 @@ struct Fault {
     record: Option<i32>,
     /// What was sent is no single batch of this format: nothing of the partition was looked at.
     no_batch: bool,
+    /// It decompresses to more than was allowed.
+    swollen: bool,
 }
 
 impl From<ResponseError> for Fault {
@@ -66,6 +73,7 @@ impl From<ResponseError> for Fault {
             message: None,
             record: None,
             no_batch: false,
+            swollen: false,
         }
     }
 }
@@ -82,6 +90,13 @@ impl From<record::Refusal> for Fault {
             no_batch: matches!(
                 refusal,
                 record::Refusal::NoBatch { .. } | record::Refusal::SeveralBatches | record::Refusal::Magic(_)
+            ),
+            swollen: matches!(
+                refusal,
+                record::Refusal::Record {
+                    fault: record::RecordFault::Expansion(_),
+                    ..
+                }
             ),
         }
     }
@@ -242,20 +257,43 @@ fn place(topic: &Arc<Topic>, index: i32) -> Result<(&Arc<Topic>, u32), ResponseE
 /// Validates each batch, off the reactor where that is work.
 async fn validate(call: &Call, items: Vec<Item>, walk: bool) -> Vec<(Item, Result<AppendBatch, Fault>)> {
     let version = call.version;
-    let work = move |items: Vec<Item>| -> Vec<_> {
+    let work = move |items: Vec<Item>, cap: u64| -> Vec<_> {
         items
             .into_iter()
             .map(|item| {
-                let outcome = check(&item, version, walk);
+                let outcome = check(&item, version, walk, cap);
                 (item, outcome)
             })
             .collect()
     };
-    if is_light(&items) {
-        return work(items);
+    let mut outcomes = match is_light(&items) {
+        true => work(items, INLINE_DECOMPRESSED),
+        false => {
+            let _turn = call.shared.validators.acquire().await;
+            off_reactor(move || work(items, USUAL_DECOMPRESSED)).await
+        }
+    };
+    if outcomes.iter().any(|(_, outcome)| is_swollen(outcome)) {
+        let _turn = call.shared.inflating.acquire().await;
+        outcomes = off_reactor(move || {
+            for (item, outcome) in &mut outcomes {
+                if is_swollen(outcome) {
+                    *outcome = check(item, version, walk, MAX_DECOMPRESSED);
+                }
+            }
+            outcomes
+        })
+        .await;
     }
-    let _turn = call.shared.validators.acquire().await;
-    match tokio::task::spawn_blocking(move || work(items)).await {
+    outcomes
+}
+
+fn is_swollen(outcome: &Result<AppendBatch, Fault>) -> bool {
+    outcome.as_ref().is_err_and(|fault| fault.swollen)
+}
+
+async fn off_reactor<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         // The runtime is stopping, or validation panicked: the connection goes down with it.
         Err(error) => match error.try_into_panic() {
@@ -278,10 +316,11 @@ fn is_light(items: &[Item]) -> bool {
     plain <= INLINE && packed <= INLINE_COMPRESSED
 }
 
-fn check(item: &Item, version: i16, walk: bool) -> Result<AppendBatch, Fault> {
+/// `cap`: most bytes that are decompressed.
+fn check(item: &Item, version: i16, walk: bool, cap: u64) -> Result<AppendBatch, Fault> {
     let limits = Limits {
         max_batch_bytes: item.limit,
-        max_decompressed_bytes: MAX_DECOMPRESSED,
+        max_decompressed_bytes: cap,
         walk,
     };
     let valid = record::validate(&item.sent, &limits)?;

@@ -5,6 +5,7 @@ use crate::broker::tests::store::NODE;
 use crate::broker::tests::store::{Store, partitions};
 use crate::groups::{Coordinator, GroupConfig};
 use crate::kafka::{KafkaConfig, KafkaServer};
+use crate::tls::Door;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
@@ -40,7 +41,7 @@ impl Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let broker = store.broker.clone();
         let auth = Arc::new(Auth::new(broker.catalog().clone(), AuthConfig::default()));
-        let server = KafkaServer::start(listener, config, NODE, broker, groups.clone(), auth).unwrap();
+        let server = KafkaServer::start(listener, Door::plain(), config, NODE, broker, groups.clone(), auth).unwrap();
         Self {
             _store: store,
             server,
