@@ -33,7 +33,7 @@ fn topic_name(s: &str) -> TopicName {
 }
 
 /// Declares `shop.orders.<name>` and gives its id.
-fn create(wire: &mut Wire, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Uuid {
+pub(crate) fn create(wire: &mut Wire, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Uuid {
     let configs = configs.iter().map(|(name, value)| {
         CreatableTopicConfig::default()
             .with_name(text(name))
@@ -72,12 +72,12 @@ fn batch_of(timestamps: &[i64], compression: Compression) -> Bytes {
 }
 
 /// A batch of so many records with time 1.
-fn batch(records: usize) -> Bytes {
+pub(crate) fn batch(records: usize) -> Bytes {
     batch_of(&vec![1; records], Compression::None)
 }
 
 /// A batch of one record of about so many bytes that do not compress.
-fn large(bytes: usize) -> Bytes {
+pub(crate) fn large(bytes: usize) -> Bytes {
     let mut builder = BatchBuilder::new();
     let value: Vec<u8> = (0..bytes).map(|i| ((i * 2_654_435_761) >> 11) as u8).collect();
     builder
@@ -90,7 +90,7 @@ fn large(bytes: usize) -> Bytes {
     builder.build().expect("a batch")
 }
 
-fn produce_request(acks: i16, topic: &str, batches: &[(i32, Bytes)]) -> ProduceRequest {
+pub(crate) fn produce_request(acks: i16, topic: &str, batches: &[(i32, Bytes)]) -> ProduceRequest {
     let partitions = batches.iter().map(|(index, bytes)| {
         PartitionProduceData::default()
             .with_index(*index)
@@ -107,14 +107,14 @@ fn produce_request(acks: i16, topic: &str, batches: &[(i32, Bytes)]) -> ProduceR
 }
 
 /// Produces with acks=all and gives the partitions' answers.
-fn produce(wire: &mut Wire, topic: &str, batches: &[(i32, Bytes)]) -> Vec<PartitionProduceResponse> {
+pub(crate) fn produce(wire: &mut Wire, topic: &str, batches: &[(i32, Bytes)]) -> Vec<PartitionProduceResponse> {
     let mut response: ProduceResponse = wire.call(ApiKey::Produce, 9, &produce_request(-1, topic, batches));
     assert_eq!(response.responses.len(), 1);
     response.responses.remove(0).partition_responses
 }
 
 /// Produces one batch and gives (error, base offset).
-fn produce_one(wire: &mut Wire, topic: &str, bytes: Bytes) -> (i16, i64) {
+pub(crate) fn produce_one(wire: &mut Wire, topic: &str, bytes: Bytes) -> (i16, i64) {
     let answer = &produce(wire, topic, &[(0, bytes)])[0];
     (answer.error_code, answer.base_offset)
 }
@@ -397,7 +397,7 @@ fn senseless_frames_close() {
     drop(open);
 }
 
-fn memory_kib(node: &Process) -> usize {
+pub(crate) fn memory_kib(node: &Process) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("status");
     let line = status
         .lines()

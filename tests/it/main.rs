@@ -1,5 +1,6 @@
 //! Integration tests: real processes, real sockets, real clients. One binary, so that it links once.
 //!
+//! * [`abuse`]: floods and bombs, and a good client among them; [`tls`]: the ports under TLS;
 //! * [`authorization`]: who may do what on the Kafka port; [`sasl`]: how one signs in there;
 //! * [`clients`]: stock clients, unchanged;
 //! * [`differential`]: Apache Kafka's recorded answers against ours;
@@ -9,6 +10,7 @@
 //! * [`process`]: a tessaridb process of a test's own.
 //! * [`users`]: users, sign-in and what becomes of passwords.
 
+mod abuse;
 mod authorization;
 mod clients;
 mod differential;
@@ -18,5 +20,6 @@ mod kill;
 mod node;
 mod process;
 mod sasl;
+mod tls;
 mod users;
 mod wire;

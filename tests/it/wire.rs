@@ -1,6 +1,6 @@
 //! A Kafka client of raw bytes: frames over a socket, bodies by the codec.
 
-use crate::process::PATIENCE;
+use crate::process::{Encrypted, PATIENCE};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
     ApiKey, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
@@ -12,9 +12,15 @@ use std::net::TcpStream;
 
 /// One connection.
 pub struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     next: i32,
 }
+
+trait Stream: Read + Write + Send {}
+
+impl Stream for TcpStream {}
+
+impl Stream for Encrypted {}
 
 impl Wire {
     /// Connects to a port of this machine.
@@ -23,12 +29,24 @@ impl Wire {
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("timeout");
         stream.set_nodelay(true).expect("nodelay");
-        Self { stream, next: 1 }
+        Self {
+            stream: Box::new(stream),
+            next: 1,
+        }
+    }
+
+    /// Goes on with a connection under TLS.
+    pub fn over(stream: Encrypted) -> Self {
+        Self {
+            stream: Box::new(stream),
+            next: 1,
+        }
     }
 
     /// Sends bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the node takes bytes");
+        self.stream.flush().expect("the node takes bytes");
     }
 
     /// Sends bytes with their length in front.

@@ -10,7 +10,7 @@
 
 mod example;
 mod groups;
-mod install;
+pub(crate) mod install;
 mod pairs;
 mod placement;
 mod record;
