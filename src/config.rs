@@ -198,7 +198,13 @@ pub struct Script {
     pub at: Option<String>,
 
     /// With --at: the node speaks TLS, and this authority (PEM) vouches for it.
-    #[arg(long, value_name = "FILE", env = "TESSARIDB_TLS_AUTHORITY", requires = "at")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TESSARIDB_TLS_AUTHORITY",
+        requires = "at",
+        conflicts_with = "path"
+    )]
     pub tls_authority: Option<PathBuf>,
 
     /// Run this script and print its outcome.

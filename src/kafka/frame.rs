@@ -2,7 +2,7 @@
 //!
 //! A frame takes memory twice: while it arrives, from a budget of its own, as its bytes come; and when it is whole, from
 //! that of requests. So frames that never end can't keep out those that do: small ones don't touch the first budget, and
-//! the reaper takes back from it what doesn't move.
+//! the reaper takes back from it what doesn't move, and what claims most when those that hold a part wait for more.
 
 use super::memory::{Held, Memory};
 use super::pool::Pool;
@@ -107,6 +107,7 @@ impl FrameReader {
         let trusted = if arriving.is_roomy() { self.trusted } else { TRUSTED };
         let mut room = length.min(trusted);
         let mut part = Held::default();
+        pulse.frame_claims(length);
         pulse.frame_waits();
         arriving.grow(&mut part, room).await;
         let mut buffer = self.pool.take(room);
@@ -134,6 +135,7 @@ impl FrameReader {
             }
         }
         pulse.frame_waits();
+        pulse.frame_claims(0);
         self.trusted = self.trusted.max(length.min(MOST_TRUSTED));
         whole.grow(&mut held, length).await;
         Ok(Frame {

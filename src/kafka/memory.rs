@@ -1,8 +1,11 @@
 //! The memory that requests take: permits before bytes, and buffers that are used again.
 
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// The bytes that requests of all connections may hold at one time.
 ///
@@ -16,7 +19,14 @@ pub(crate) struct Memory {
     budget: usize,
     free: Arc<Semaphore>,
     beyond: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Mutex<Waiters>,
+}
+
+/// Since when each waits, in the order they came.
+#[derive(Default)]
+struct Waiters {
+    next: u64,
+    since: BTreeMap<u64, Instant>,
 }
 
 /// Bytes held; given back when dropped.
@@ -33,7 +43,7 @@ impl Memory {
             budget,
             free: Arc::new(Semaphore::new(budget.min(Semaphore::MAX_PERMITS))),
             beyond: Arc::new(Semaphore::new(1)),
-            waiting: AtomicUsize::new(0),
+            waiting: Mutex::default(),
         }
     }
 
@@ -42,9 +52,10 @@ impl Memory {
         self.free.available_permits() >= self.budget / 2
     }
 
-    /// Whether anybody waits for bytes that others hold.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        self.waiting.load(Relaxed) > 0
+    /// How long the one has waited that waits longest for bytes that others hold.
+    pub(crate) fn longest_wait(&self) -> Option<Duration> {
+        let waiting = self.waiting.lock();
+        waiting.since.first_key_value().map(|(_, since)| since.elapsed())
     }
 
     /// Takes so many bytes if they are free now.
@@ -81,19 +92,25 @@ impl Memory {
     }
 }
 
-/// Counted while it is held, also by a future that is dropped.
-struct Waiting<'m>(&'m AtomicUsize);
+/// Listed while it is held, also by a future that is dropped.
+struct Waiting<'m> {
+    waiters: &'m Mutex<Waiters>,
+    number: u64,
+}
 
 impl<'m> Waiting<'m> {
-    fn new(count: &'m AtomicUsize) -> Self {
-        count.fetch_add(1, Relaxed);
-        Self(count)
+    fn new(waiters: &'m Mutex<Waiters>) -> Self {
+        let mut listed = waiters.lock();
+        let number = listed.next;
+        listed.next += 1;
+        listed.since.insert(number, Instant::now());
+        Self { waiters, number }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.waiters.lock().since.remove(&self.number);
     }
 }
 
@@ -117,12 +134,12 @@ mod tests {
         let (mut a, mut b, mut c) = (Held::default(), Held::default(), Held::default());
         memory.grow(&mut a, 60).now_or_never().unwrap();
         memory.grow(&mut b, 60).now_or_never().unwrap();
-        assert!(!memory.is_roomy() && !memory.is_waited_for());
+        assert!(!memory.is_roomy() && memory.longest_wait().is_none());
         let mut waiting = Box::pin(memory.grow(&mut c, 60));
         assert!((&mut waiting).now_or_never().is_none());
-        assert!(memory.is_waited_for());
+        assert!(memory.longest_wait().is_some());
         drop(waiting);
-        assert!(!memory.is_waited_for());
+        assert!(memory.longest_wait().is_none());
         memory.grow(&mut b, 1_000_000).now_or_never().unwrap();
         drop(b);
         memory.grow(&mut c, 60).now_or_never().unwrap();

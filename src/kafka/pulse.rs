@@ -16,7 +16,7 @@ pub(crate) struct Patience {
 }
 
 /// How long a half-read frame may rest, and how many bytes a second it must bring, while others wait for memory.
-const HURRY: Duration = Duration::from_secs(2);
+pub(crate) const HURRY: Duration = Duration::from_secs(2);
 const PACE: u64 = 32 << 10;
 
 /// Why a connection is to be closed.
@@ -36,6 +36,9 @@ pub(crate) struct Pulse {
     /// Since when the frame arrives without waiting for memory, and the bytes since.
     arriving: AtomicU64,
     arrived: AtomicU64,
+    /// Length of the frame that arrives, and since when.
+    claim: AtomicU64,
+    claimed: AtomicU64,
     write: AtomicU64,
     request: AtomicU64,
     open: AtomicUsize,
@@ -52,6 +55,8 @@ impl Pulse {
             frame: AtomicU64::new(0),
             arriving: AtomicU64::new(0),
             arrived: AtomicU64::new(0),
+            claim: AtomicU64::new(0),
+            claimed: AtomicU64::new(0),
             write: AtomicU64::new(0),
             request: AtomicU64::new(1),
             open: AtomicUsize::new(0),
@@ -89,6 +94,18 @@ impl Pulse {
         let add = |counter: &AtomicU64| counter.store(counter.load(Relaxed) + bytes as u64, Relaxed);
         add(&self.arrived);
         add(&self.bytes_in);
+    }
+
+    /// A frame of so many bytes is on its way that takes memory for itself; 0: it is whole.
+    pub(crate) fn frame_claims(&self, bytes: usize) {
+        self.claimed.store(self.now(), Relaxed);
+        self.claim.store(bytes as u64, Relaxed);
+    }
+
+    /// The bytes of the frame that arrives, and for how long it has; 0 where none does.
+    pub(crate) fn claim(&self) -> (u64, Duration) {
+        let age = self.now().saturating_sub(self.claimed.load(Relaxed));
+        (self.claim.load(Relaxed), Duration::from_millis(age))
     }
 
     /// Between frames, or waiting for memory: not the client's doing.

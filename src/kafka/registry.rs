@@ -1,7 +1,7 @@
 //! The connections that are open: how many, from where, and which of them to give up.
 
 use super::metrics::{self, Metrics, Reason};
-use super::pulse::{Patience, Pulse, Tired};
+use super::pulse::{HURRY, Patience, Pulse, Tired};
 use crate::complaints::Complaints;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -165,6 +165,27 @@ impl Registry {
         }
     }
 
+    /// Closes a quarter of the connections with a frame on its way, those whose frame claims most: the frames hold parts
+    /// of each other's memory, and none gets on. Those begun a moment ago are left.
+    pub(crate) fn relieve(&self) {
+        let open = self.open.lock();
+        let mut claims: Vec<_> = open
+            .by_number
+            .values()
+            .filter(|(_, close)| !close.is_cancelled())
+            .filter_map(|(pulse, close)| match pulse.claim() {
+                (bytes @ 1.., age) if age > HURRY => Some((bytes, close)),
+                _ => None,
+            })
+            .collect();
+        claims.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (bytes, close) in &claims[..claims.len().div_ceil(4)] {
+            close.cancel();
+            self.metrics.closed(Reason::HalfFrame);
+            self.complain(|more| tracing::warn!(bytes, more, "half a request is given up, as others wait for memory"));
+        }
+    }
+
     /// Logs at most once a second, with the number of complaints held back since.
     pub(crate) fn complain(&self, log: impl FnOnce(u64)) {
         self.complaints.complain(log);
@@ -289,6 +310,33 @@ mod tests {
         let fifth = enter().unwrap();
         assert!(!first.2.is_cancelled() && !third.2.is_cancelled() && !fifth.2.is_cancelled());
         assert_eq!(registry.summary().newcomers, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_largest_claims_are_given_up_first() {
+        let registry = registry(99, 99, 99);
+        let connections: Vec<_> = (0..8usize)
+            .map(|n| {
+                let (pulse, close) = (Arc::new(Pulse::new(true)), CancellationToken::new());
+                pulse.frame_claims(n * 1000);
+                let address = "10.0.0.1".parse().unwrap();
+                let entry = Registry::enter(&registry, address, pulse.clone(), close.clone());
+                (entry, pulse, close)
+            })
+            .collect();
+        let closed = || -> Vec<usize> {
+            let closed = connections.iter().enumerate().filter(|(_, c)| c.2.is_cancelled());
+            closed.map(|(n, _)| n).collect()
+        };
+        registry.relieve();
+        assert_eq!(closed(), [0usize; 0], "they have just begun");
+        tokio::time::advance(HURRY + Duration::from_millis(10)).await;
+        connections[7].1.frame_claims(0);
+        registry.relieve();
+        assert_eq!(closed(), [5, 6]);
+        registry.relieve();
+        assert_eq!(closed(), [3, 4, 5, 6]);
+        assert!(printed(&registry).contains("{reason=\"half_frame\"} 4"));
     }
 
     #[tokio::test(start_paused = true)]

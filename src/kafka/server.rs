@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::metrics::{Metrics, Reason};
 use super::names::Names;
 use super::pool::Pool;
-use super::pulse::{Patience, Pulse};
+use super::pulse::{HURRY, Patience, Pulse};
 use super::registry::{Most, Registry};
 use super::watch::{self, Watch};
 use super::write::Sink;
@@ -170,7 +170,7 @@ impl Accept {
             idle: config.max_idle,
             stall: config.max_stall,
             sign_in: config.sign_in_time,
-            pressed: self.shared.arriving.is_waited_for(),
+            pressed: self.shared.arriving.longest_wait().is_some(),
         };
         let shortest = config.max_idle.min(config.max_stall).min(config.sign_in_time);
         let mut round = tokio::time::interval(ROUND.min(shortest).max(Duration::from_millis(10)));
@@ -185,9 +185,21 @@ impl Accept {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
-                _ = round.tick() => self.registry.reap(patience()),
+                _ = round.tick() => {
+                    self.registry.reap(patience());
+                    if self.is_stuck() {
+                        self.registry.relieve();
+                    }
+                }
             }
         }
+    }
+
+    /// Whether frames wait for memory that only others hold which arrive too; where whole requests hold all they may,
+    /// it is the node that is slow.
+    fn is_stuck(&self) -> bool {
+        let waits = self.shared.arriving.longest_wait();
+        waits.is_some_and(|longest| longest > HURRY) && self.shared.memory.longest_wait().is_none()
     }
 
     fn welcome(&self, stream: TcpStream, remote: SocketAddr) {

@@ -222,7 +222,9 @@ fn http_connections_too_many_are_told_so() {
         assert!(start.elapsed() < PATIENCE, "{answer:?}");
         answer.clear();
         let mut third = connect(node.http);
-        third.set_read_timeout(Some(Duration::from_millis(200))).expect("timeout");
+        third
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .expect("timeout");
         let _ = third.read_to_string(&mut answer);
     }
     assert!(answer.contains("too many connections"), "{answer}");
@@ -238,7 +240,10 @@ fn http_connections_too_many_are_told_so() {
 fn a_node_takes_as_many_descriptors_as_it_may_have() {
     let node = Process::start_by("ulimit -Sn 256; exec \"$0\" \"$@\"", &[]);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", node.pid())).expect("limits");
-    let line = limits.lines().find(|l| l.starts_with("Max open files")).expect("a line");
+    let line = limits
+        .lines()
+        .find(|l| l.starts_with("Max open files"))
+        .expect("a line");
     let numbers: Vec<&str> = line["Max open files".len()..].split_whitespace().collect();
     assert_eq!(numbers[0], numbers[1], "{line}");
     assert_ne!(numbers[0], "256");
@@ -250,8 +255,17 @@ fn counters_show_what_clients_do() {
     for _ in 0..5 {
         assert_eq!(produce_one(&mut good, "t", batch(1)).0, 0);
     }
-    assert_eq!(metric(&node, "tessaridb_kafka_request_seconds_count{api=\"Produce\"}"), 5);
-    assert_eq!(metric(&node, "tessaridb_kafka_request_seconds_bucket{api=\"Produce\",le=\"+Inf\"}"), 5);
+    assert_eq!(
+        metric(&node, "tessaridb_kafka_request_seconds_count{api=\"Produce\"}"),
+        5
+    );
+    assert_eq!(
+        metric(
+            &node,
+            "tessaridb_kafka_request_seconds_bucket{api=\"Produce\",le=\"+Inf\"}"
+        ),
+        5
+    );
     assert!(metric(&node, "tessaridb_kafka_received_bytes_total") > 5 * batch(1).len() as u64);
     assert!(metric(&node, "tessaridb_kafka_sent_bytes_total") > 5 * 40);
     assert_eq!(metric(&node, "tessaridb_kafka_connections"), 1);

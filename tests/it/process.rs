@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -102,7 +102,9 @@ impl Process {
 
     /// GET, over TLS where the node has it: status and body, or nothing where nobody answers.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
-        self.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+        self.http(&format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ))
     }
 
     fn http(&self, request: &str) -> Option<(u16, String)> {
@@ -122,7 +124,10 @@ impl Process {
     pub fn peak_memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a process");
         let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("a peak");
-        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .expect("a number")
     }
 
     /// Process id of the running node.
@@ -326,13 +331,17 @@ impl Certificates {
     /// The certificate that a new connection is shown.
     pub fn shown(&self, port: u16) -> CertificateDer<'static> {
         let encrypted = self.connect(port).expect("a handshake");
-        encrypted.conn.peer_certificates().expect("a certificate")[0].clone().into_owned()
+        encrypted.conn.peer_certificates().expect("a certificate")[0]
+            .clone()
+            .into_owned()
     }
 
     /// The certificate in a file.
     pub fn certificate(&self, name: &str) -> CertificateDer<'static> {
         let path = self.dir.path().join(name);
-        tessaridb::tls::read_certificates(&path).expect("a certificate").swap_remove(0)
+        tessaridb::tls::read_certificates(&path)
+            .expect("a certificate")
+            .swap_remove(0)
     }
 }
 

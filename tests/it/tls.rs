@@ -71,7 +71,8 @@ fn shake(port: u16, authority: &str, version: &str) -> String {
 fn tls_is_1_3_and_nothing_older_gets_more_than_an_alert() {
     let node = node();
     let authority = node.certificates().path("ca.pem");
-    let stranger = Certificates::make().path("ca.pem");
+    let strange = Certificates::make();
+    let stranger = strange.path("ca.pem");
     for port in [node.kafka, node.http] {
         assert_eq!(shake(port, &authority, "TLSv1_3"), "TLSv1.3");
         assert_eq!(shake(port, &authority, "TLSv1_2"), "TLSV1_ALERT_PROTOCOL_VERSION");
@@ -86,16 +87,17 @@ fn stock_clients_produce_and_consume_under_tls() {
     let authority = node.certificates().path("ca.pem");
     let bootstrap = node.bootstrap();
     let clients = ["confluent-kafka", "kafka-python", "aiokafka"];
+    let topic = |client: &str| client.replace('-', "_");
     let exchange = |client: &str, verb: &str| {
         let mut python = Command::new(install::python());
         python.arg(install::program("encrypted.py"));
-        python.args([client, verb, &bootstrap, &authority, client, "40"]);
+        python.args([client, verb, &bootstrap, &authority, &topic(client), "40"]);
         let out = python.output().expect("python runs");
         let error = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{client} {verb}: {error}");
     };
     for client in clients {
-        create(&mut wire(&node), client, 1, &[]);
+        create(&mut wire(&node), &topic(client), 1, &[]);
         exchange(client, "produce");
     }
     // From memory first, then from the files.
@@ -112,7 +114,9 @@ fn clients_without_tls_are_told_and_closed() {
     let node = node();
     let frame = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
     assert_eq!(plain(node.kafka, &frame), b"");
-    wait("a line in the log", || node.log().contains("security.protocol must be SSL"));
+    wait("a line in the log", || {
+        node.log().contains("security.protocol must be SSL")
+    });
     assert_eq!(plain(node.kafka, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"), b"");
     let (status, body) = http_get(node.http, "/script").expect("an answer in the clear");
     assert_eq!(status, 400);
@@ -129,7 +133,8 @@ fn clients_without_tls_are_told_and_closed() {
 #[test]
 fn tls_clients_on_ports_without_tls_are_told_apart_and_closed() {
     let node = Process::start(&["--max-request-bytes", "1073741824"]);
-    let authority = Certificates::make().path("ca.pem");
+    let certificates = Certificates::make();
+    let authority = certificates.path("ca.pem");
     for port in [node.kafka, node.http] {
         let seen = shake(port, &authority, "TLSv1_3");
         assert!(!seen.starts_with("TLS"), "{seen}");
@@ -223,7 +228,10 @@ fn a_node_that_must_encrypt_does_not_start_in_the_clear() {
         (&["--require-client-tls"][..], "in the clear"),
         (&["--tls-cert", &pem], "--tls-key"),
         (&["--tls-key", &key], "--tls-cert"),
-        (&["--tls-cert", &pem, "--tls-key", &other], "is not that of the certificate"),
+        (
+            &["--tls-cert", &pem, "--tls-key", &other],
+            "is not that of the certificate",
+        ),
         (&["--tls-cert", &key, "--tls-key", &key], "no certificate"),
         (&["--tls-cert", "nothing", "--tls-key", &key], "nothing"),
     ] {
@@ -241,7 +249,8 @@ fn a_node_that_must_encrypt_does_not_start_in_the_clear() {
 fn the_shell_speaks_tls_to_a_node_its_authority_vouches_for() {
     let node = node();
     let folder = tempfile::tempdir().expect("a folder");
-    let (ours, strange) = (node.certificates().path("ca.pem"), Certificates::make().path("ca.pem"));
+    let stranger = Certificates::make();
+    let (ours, strange) = (node.certificates().path("ca.pem"), stranger.path("ca.pem"));
     for host in ["localhost", "127.0.0.1"] {
         let at = format!("{host}:{}", node.http);
         let ask = |more: &[&str]| {
@@ -260,7 +269,10 @@ fn the_shell_speaks_tls_to_a_node_its_authority_vouches_for() {
     }
     let (status, _, error) = run(&["--at", "https://localhost:1", "-e", ";"], folder.path());
     assert_eq!(status, Some(2));
-    assert!(error.contains("HOST:PORT") && error.contains("--tls-authority"), "{error}");
+    assert!(
+        error.contains("HOST:PORT") && error.contains("--tls-authority"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -276,7 +288,14 @@ fn certs_needs_no_store_and_says_what_it_wrote() {
         .expect("tessaridb runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let written = String::from_utf8_lossy(&out.stdout);
-    for name in ["ca.pem", "ca.key", "one.pem", "one.key", "two.example.pem", "two.example.key"] {
+    for name in [
+        "ca.pem",
+        "ca.key",
+        "one.pem",
+        "one.key",
+        "two.example.pem",
+        "two.example.key",
+    ] {
         assert!(written.lines().any(|line| line == format!("pki/{name}")), "{written}");
         assert!(folder.path().join("pki").join(name).exists());
     }
