@@ -39,7 +39,7 @@ pub struct Limits {
           value_parser = clap::value_parser!(u32).range(1_048_576..=1_073_741_824))]
     pub max_request_bytes: u32,
 
-    /// Bytes of requests held at once, over all Kafka connections: half of it for requests that are still arriving.
+    /// Bytes of requests held at once, over all Kafka connections: a quarter of it for requests that are still arriving.
     #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_INFLIGHT_BYTES", default_value_t = 268_435_456,
           value_parser = clap::value_parser!(u32).range(4_194_304..))]
     pub max_inflight_bytes: u32,

@@ -27,8 +27,8 @@ pub struct KafkaConfig {
     pub session: Option<Duration>,
     /// How long a refused sign-in waits for its answer (`connection.failed.authentication.delay.ms`). Default 100 ms.
     pub refusal_pause: Duration,
-    /// Bytes of requests held at one time, over all connections, and one frame beyond: half of it for frames that arrive,
-    /// half for whole ones. Default 512 MiB.
+    /// Bytes of requests held at one time, over all connections, and one frame beyond: a quarter of it for frames that
+    /// arrive, the rest for whole ones. Default 512 MiB.
     pub request_memory: usize,
     /// Requests read ahead on one connection. Default 64; minimum 1.
     pub pipeline: usize,

@@ -158,6 +158,9 @@ async fn read<R: AsyncRead + Unpin>(
     let budget = u32::try_from(shared.config.pipeline_bytes.max(1)).unwrap_or(u32::MAX);
     let ahead = Arc::new(Semaphore::new(budget as usize));
     loop {
+        if !pulse.is_admitted() && shared.trusts(peer) {
+            pulse.admit();
+        }
         let limit = shared.frame_limit(peer);
         let frame = match frames
             .next(source, limit, &shared.arriving, &shared.memory, pulse)

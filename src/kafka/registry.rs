@@ -335,8 +335,8 @@ mod tests {
         registry.relieve();
         assert_eq!(closed(), [5, 6]);
         registry.relieve();
-        assert_eq!(closed(), [3, 4, 5, 6]);
-        assert!(printed(&registry).contains("{reason=\"half_frame\"} 4"));
+        assert_eq!(closed(), [4, 5, 6]);
+        assert!(printed(&registry).contains("{reason=\"half_frame\"} 3"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -72,16 +72,17 @@ impl KafkaServer {
             newcomers: config.max_unauthenticated,
         };
         let registry = Arc::new(Registry::new(most, metrics.clone()));
-        let half = config.request_memory / 2;
+        let arriving = config.request_memory / 4;
+        let whole = config.request_memory - arriving;
         let shared = Arc::new(Shared {
             names: Names::new(config.database.clone()),
-            arriving: Memory::new(half),
-            memory: Memory::new(half),
+            arriving: Memory::new(arriving),
+            memory: Memory::new(whole),
             answers: Memory::new(config.request_memory),
             metrics,
             validators: Semaphore::new(std::thread::available_parallelism().map_or(1, |n| n.get())),
             inflating: Semaphore::new(1),
-            buffers: Pool::new(BUFFERS.min(half)),
+            buffers: Pool::new(BUFFERS.min(arriving)),
             sessions: FetchSessions::new(config.fetch_sessions),
             stopping: CancellationToken::new(),
             node,
