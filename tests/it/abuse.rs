@@ -4,7 +4,9 @@
 
 use crate::kafka_wire::{batch, create, produce_one};
 use crate::process::{PATIENCE, Process};
+use crate::sasl::{authenticate, handshake, token};
 use crate::wire::Wire;
+use kafka_protocol::messages::{ApiKey, SaslAuthenticateRequest, SaslAuthenticateResponse};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -205,6 +207,35 @@ fn varint(out: &mut Vec<u8>, value: i64) {
         rest >>= 7;
     }
     out.push(rest as u8);
+}
+
+#[test]
+fn five_hundred_wrong_passwords_at_once_stall_nobody() {
+    let (node, open) = node();
+    drop(open);
+    node.script("DEFINE USER owner ROLE owner PASSWORD 'correct horse'");
+    let mut good = Wire::connect(node.kafka);
+    handshake(&mut good, 1, "PLAIN");
+    let signed_in = authenticate(&mut good, 2, token("", "owner", "correct horse"));
+    assert_eq!(signed_in.error_code, 0);
+    measure("quiet", &mut good);
+    std::thread::scope(|scope| {
+        for n in 0..500 {
+            let port = node.kafka;
+            scope.spawn(move || {
+                let mut wire = Wire::connect(port);
+                handshake(&mut wire, 1, "PLAIN");
+                // Names of their own, so that the throttle does not spare the node the work.
+                let request =
+                    SaslAuthenticateRequest::default().with_auth_bytes(token("", &format!("user{n}"), "wrong"));
+                let answer: Option<SaslAuthenticateResponse> = wire.ask(ApiKey::SaslAuthenticate, 2, &request);
+                // Where too many wait already, the connection is closed instead.
+                assert!(answer.is_none_or(|answer| answer.error_code == 58));
+            });
+        }
+        measure("500 wrong passwords at once", &mut good);
+    });
+    check_memory("500 wrong passwords at once", &node);
 }
 
 #[test]

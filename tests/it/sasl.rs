@@ -23,18 +23,18 @@ fn node(arguments: &[&str]) -> Process {
     process
 }
 
-fn handshake(wire: &mut Wire, version: i16, mechanism: &str) -> (i16, Vec<String>) {
+pub(crate) fn handshake(wire: &mut Wire, version: i16, mechanism: &str) -> (i16, Vec<String>) {
     let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_string(mechanism.to_owned()));
     let answer: SaslHandshakeResponse = wire.call(ApiKey::SaslHandshake, version, &request);
     let mechanisms = answer.mechanisms.iter().map(|m| m.to_string());
     (answer.error_code, mechanisms.collect())
 }
 
-fn token(authorization: &str, name: &str, password: &str) -> Bytes {
+pub(crate) fn token(authorization: &str, name: &str, password: &str) -> Bytes {
     Bytes::from(format!("{authorization}\0{name}\0{password}"))
 }
 
-fn authenticate(wire: &mut Wire, version: i16, token: Bytes) -> SaslAuthenticateResponse {
+pub(crate) fn authenticate(wire: &mut Wire, version: i16, token: Bytes) -> SaslAuthenticateResponse {
     let request = SaslAuthenticateRequest::default().with_auth_bytes(token);
     wire.call(ApiKey::SaslAuthenticate, version, &request)
 }
