@@ -1,13 +1,14 @@
 """Does what each line of standard input says, by one stock client, as the user it names.
 
-    sign_in.py CLIENT BOOTSTRAP
+    sign_in.py CLIENT BOOTSTRAP [AUTHORITY]
 
-A line: ACTION, USER, PASSWORD, MECHANISM, TOPIC, GROUP, separated by tabs; the action is produce, consume, or try (to produce,
+With an authority's certificate (PEM), under TLS. A line: ACTION, USER, PASSWORD, MECHANISM, TOPIC, GROUP, separated by tabs; the action is produce, consume, or try (to produce,
 for what will not come to be: kafka-python tries on until its time is over). Prints `ok` with the value consumed, or the error's
 name.
 """
 
 import asyncio
+import ssl
 import sys
 import time
 
@@ -161,11 +162,19 @@ class Aiokafka:
 CLIENTS = {"confluent-kafka": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
 
 
+def under_tls(client, authority):
+    """What the client's settings are to say besides."""
+    if client == "confluent-kafka":
+        return {"security.protocol": "SASL_SSL", "ssl.ca.location": authority}
+    return {"security_protocol": "SASL_SSL", "ssl_context": ssl.create_default_context(cafile=authority)}
+
+
 def main():
     client = CLIENTS[sys.argv[1]]()
+    besides = under_tls(sys.argv[1], sys.argv[3]) if len(sys.argv) > 3 else {}
     for line in sys.stdin:
         action, user, password, mechanism, topic, group = line.rstrip("\n").split("\t")
-        settings = client.settings(sys.argv[2], user, password, mechanism)
+        settings = client.settings(sys.argv[2], user, password, mechanism) | besides
         try:
             client.patience = 3 if action == "try" else PATIENCE
             value = client.consume(settings, topic, group) if action == "consume" else client.produce(settings, topic)

@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /**
  * Does what each line of standard input says, as the user it names, and prints `ok` with what came, or the exception's name.
  *
- * <p>java SignIn.java BOOTSTRAP; a line: ACTION, USER, PASSWORD, MECHANISM, TOPIC, GROUP, separated by tabs.
+ * <p>java SignIn.java BOOTSTRAP [AUTHORITY]; with an authority's certificate (PEM), under TLS. A line: ACTION, USER, PASSWORD, MECHANISM, TOPIC, GROUP, separated by tabs.
  */
 public class SignIn {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -30,13 +30,13 @@ public class SignIn {
     public static void main(String[] arguments) throws Exception {
         var in = new BufferedReader(new InputStreamReader(System.in));
         for (var line = in.readLine(); line != null; line = in.readLine()) {
-            System.out.println(outcome(arguments[0], line.split("\t", -1)));
+            System.out.println(outcome(arguments, line.split("\t", -1)));
         }
     }
 
-    private static String outcome(String bootstrap, String[] task) {
+    private static String outcome(String[] node, String[] task) {
         try {
-            var found = act(bootstrap, task[0], task[1], task[2], task[3], task[4], task[5]);
+            var found = act(node, task[0], task[1], task[2], task[3], task[4], task[5]);
             return found.isEmpty() ? "ok" : "ok " + found;
         } catch (ExecutionException wrapped) {
             return name(wrapped.getCause());
@@ -52,11 +52,15 @@ public class SignIn {
     }
 
     private static String act(
-            String bootstrap, String action, String user, String password, String mechanism, String topic, String group)
+            String[] node, String action, String user, String password, String mechanism, String topic, String group)
             throws Exception {
         var settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
-        settings.put("security.protocol", "SASL_PLAINTEXT");
+        settings.put("bootstrap.servers", node[0]);
+        settings.put("security.protocol", node.length > 1 ? "SASL_SSL" : "SASL_PLAINTEXT");
+        if (node.length > 1) {
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", node[1]);
+        }
         settings.put("sasl.mechanism", mechanism);
         var module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
         settings.put(

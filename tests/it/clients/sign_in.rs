@@ -10,7 +10,10 @@ const TOPIC: &str = "shop.orders.orders";
 
 /// A closed store; `orders` is granted to `reader` and `writer`, `tenant` is at home elsewhere.
 fn node(arguments: &[&str]) -> Process {
-    let process = Process::start(arguments);
+    closed(Process::start(arguments))
+}
+
+fn closed(process: Process) -> Process {
     process.script(&format!("DEFINE USER owner ROLE owner PASSWORD '{PASSWORD}'"));
     process.script_as(
         "owner",
@@ -221,4 +224,41 @@ fn python_clients_do_what_they_may_and_say_why_not() {
         eprintln!("{client}");
         check(&mut python(&node, client), &steps[..tried]);
     }
+}
+
+#[test]
+fn clients_sign_in_under_tls() {
+    let node = closed(Process::start_tls(&["--require-client-tls"]));
+    let authority = node.certificates().path("ca.pem");
+    let steps = |refused, topic| {
+        [
+            Step {
+                password: "wrong",
+                ..step("try", "guest", TOPIC, "", refused)
+            },
+            step("produce", "writer", TOPIC, "", "ok"),
+            step("consume", "reader", TOPIC, "billing", "ok value"),
+            step("produce", "reader", TOPIC, "", topic),
+        ]
+    };
+    for (client, refused, topic) in [
+        ("confluent-kafka", "_AUTHENTICATION", "TOPIC_AUTHORIZATION_FAILED"),
+        ("kafka-python", "KafkaTimeoutError", "TopicAuthorizationFailedError"),
+        ("aiokafka", "KafkaConnectionError", "TopicAuthorizationFailedError"),
+    ] {
+        // The group goes on where the client before it stopped.
+        eprintln!("{client}");
+        check(python(&node, client).arg(&authority), &steps(refused, topic));
+    }
+    let steps = [
+        Step {
+            password: "wrong",
+            ..step("describe-cluster", "owner", "", "", "SaslAuthenticationException")
+        },
+        step("describe-cluster", "owner", "", "", "ok 1 nodes"),
+        step("produce", "writer", TOPIC, "", "ok offset 3"),
+        step("subscribe", "reader", TOPIC, "billing", "ok value"),
+        step("produce-plainly", "reader", TOPIC, "", "TopicAuthorizationException"),
+    ];
+    check(java(&node).arg(&authority), &steps);
 }
