@@ -20,12 +20,14 @@
 //! * [`raft`]: Raft for the node's ranges; [`raft::RangeHost`] opens the log and starts them.
 //! * [`range`]: one Raft group: submit commands, watch leadership.
 //! * [`peer`]: gRPC over mutual TLS between the nodes of a store.
+//! * [`forward`]: carries commands and questions to the member that must answer them.
 //! * [`meta`]: the node's metadata store, durable at checkpoints.
 //! * [`routes`]: which member answers for what.
 //! * [`membership`]: who belongs to the store and what they hold.
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
 
 pub mod catalog;
+pub mod forward;
 pub mod fs;
 pub mod ids;
 pub mod machine;

@@ -48,6 +48,15 @@ pub struct Leadership {
     pub here: bool,
 }
 
+/// A command that is durable and applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Where it lies in the range's log.
+    pub index: u64,
+    /// What the machine answered.
+    pub answer: Bytes,
+}
+
 /// A handle to one Raft group of this node. Cheap to clone.
 #[derive(Clone)]
 pub struct Range {
@@ -109,6 +118,15 @@ impl Range {
         &self,
         command: Payload,
     ) -> Result<impl Future<Output = Result<Bytes, ProposeError>> + Send + use<>, ProposeError> {
+        let applied = self.submit_indexed(command).await?;
+        Ok(async move { applied.await.map(|applied| applied.answer) })
+    }
+
+    /// The same, with the entry's place.
+    pub(crate) async fn submit_indexed(
+        &self,
+        command: Payload,
+    ) -> Result<impl Future<Output = Result<Applied, ProposeError>> + Send + use<>, ProposeError> {
         let inner = &self.inner;
         let size = command.size();
         if size > MAX_COMMAND {
@@ -137,6 +155,11 @@ impl Range {
     /// `submit` and wait.
     pub async fn propose(&self, command: Payload) -> Result<Bytes, ProposeError> {
         self.submit(command).await?.await
+    }
+
+    /// Whether all that was submitted here is answered.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.inner.room.available_permits() == self.inner.capacity
     }
 
     /// Leadership as it changes.
@@ -181,9 +204,12 @@ impl Inner {
     }
 }
 
-async fn wait(inner: Arc<Inner>, answer: oneshot::Receiver<ClientWriteResult<Types>>) -> Result<Bytes, ProposeError> {
+async fn wait(inner: Arc<Inner>, answer: oneshot::Receiver<ClientWriteResult<Types>>) -> Result<Applied, ProposeError> {
     match answer.await {
-        Ok(Ok(response)) => Ok(response.data),
+        Ok(Ok(response)) => Ok(Applied {
+            index: response.log_id.index,
+            answer: response.data,
+        }),
         // Refused before it was appended. A leader whose lease ran out names itself: nobody to send the caller to.
         Ok(Err(ClientWriteError::ForwardToLeader(to))) => {
             Err(inner.not_leader(to.leader_id.filter(|id| *id != inner.node)))

@@ -22,6 +22,9 @@ use tonic::transport::server::TcpIncoming;
 
 /// How long calls may take to end once the server stops.
 const GRACE: Duration = Duration::from_millis(500);
+/// Calls of one peer at a time. Each client's request that is carried here and waits (a fetch without records, a member
+/// that joins) is one; the front doors bound them.
+const CALLS: u32 = 1 << 20;
 /// A connection on which a ping is not answered in this time is closed.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 
@@ -87,6 +90,7 @@ impl PeerServer {
             .initial_stream_window_size(WINDOWS.0)
             .initial_connection_window_size(WINDOWS.1)
             .max_frame_size(FRAME)
+            .max_concurrent_streams(CALLS)
             .http2_keepalive_interval(Some(KEEP_ALIVE.0))
             .http2_keepalive_timeout(Some(KEEP_ALIVE.1));
         if let Some(tls) = transport.server() {
