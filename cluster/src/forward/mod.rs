@@ -23,7 +23,7 @@ mod lane;
 mod ledger;
 mod serve;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use ask::{Answers, AskError, Door, NoAnswer, Reply};
 

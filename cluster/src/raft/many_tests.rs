@@ -2,6 +2,8 @@
 
 use super::tests::{Paper, small};
 use super::*;
+use crate::forward::tests::Told;
+use crate::forward::{Forward, ForwardParts};
 use crate::fs::{FileSystem, MemoryFs};
 use crate::ids::RangeId;
 use crate::peer::tests::Authority;
@@ -17,11 +19,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-const RANGE: RangeId = RangeId(1);
+pub(crate) const RANGE: RangeId = RangeId(1);
 
 /// What a way does with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Open,
     /// Connections end, and new ones too.
     Cut,
@@ -30,9 +32,9 @@ enum Way {
 }
 
 /// A way from one member to another, through a relay.
-struct Relay {
+pub(crate) struct Relay {
     address: SocketAddr,
-    way: watch::Sender<Way>,
+    pub way: watch::Sender<Way>,
     target: watch::Sender<SocketAddr>,
 }
 
@@ -92,32 +94,33 @@ async fn carry(
     }
 }
 
-struct Member {
+pub(crate) struct Member {
     paper: Paper,
     files: MemoryFs,
     addresses: watch::Sender<Arc<BTreeMap<NodeId, String>>>,
-    running: Option<Alive>,
+    pub running: Option<Alive>,
 }
 
-struct Alive {
-    host: RangeHost,
-    range: Range,
+pub(crate) struct Alive {
+    pub host: RangeHost,
+    pub range: Range,
+    pub forward: Forward,
     _serving: Serving,
 }
 
 /// Members 1 to n.
-struct Cluster {
+pub(crate) struct Cluster {
     config: HostConfig,
     authority: Option<Authority>,
     store: Uuid,
-    members: BTreeMap<NodeId, Member>,
-    relays: BTreeMap<(NodeId, NodeId), Relay>,
+    pub members: BTreeMap<NodeId, Member>,
+    pub relays: BTreeMap<(NodeId, NodeId), Relay>,
     /// Number of the next command.
     next: u64,
     acknowledged: Vec<u64>,
 }
 
-fn config() -> HostConfig {
+pub(crate) fn config() -> HostConfig {
     HostConfig {
         checkpoint_interval: Duration::from_secs(1),
         // Machines that run tests are busy.
@@ -126,13 +129,13 @@ fn config() -> HostConfig {
     }
 }
 
-fn numbers(paper: &Paper) -> Vec<u64> {
+pub(crate) fn numbers(paper: &Paper) -> Vec<u64> {
     let number = |command: &Vec<u8>| u64::from_be_bytes(command[..8].try_into().unwrap());
     paper.seen.lock().iter().map(number).collect()
 }
 
 /// Waits for what must come; a test that hangs ends here.
-async fn until(what: &str, mut check: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut check: impl FnMut() -> bool) {
     let waited = tokio::time::timeout(Duration::from_secs(90), async {
         while !check() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -175,7 +178,7 @@ impl Cluster {
     }
 
     /// Members 1 to `count`, all voters.
-    async fn formed(count: u128, config: HostConfig, authority: Option<Authority>) -> Self {
+    pub async fn formed(count: u128, config: HostConfig, authority: Option<Authority>) -> Self {
         let mut cluster = Self::new(count, config, authority).await;
         cluster.start(1, Start::Bootstrap).await;
         for id in 2..=count {
@@ -187,7 +190,7 @@ impl Cluster {
         cluster
     }
 
-    async fn start(&mut self, id: u128, how: Start) {
+    pub async fn start(&mut self, id: u128, how: Start) {
         let id = NodeId(id);
         let transport = self.authority.as_ref().map_or(Transport::Plain, Authority::credentials);
         let standing = watch::Sender::new(Standing {
@@ -202,15 +205,28 @@ impl Cluster {
             member.addresses.subscribe(),
         );
         let files: Arc<dyn FileSystem> = Arc::new(member.files.clone());
-        let host = RangeHost::open_among(files, Path::new("/wal"), id, self.config.clone(), Some(peers))
+        let host = RangeHost::open_among(files, Path::new("/wal"), id, self.config.clone(), Some(peers.clone()))
             .await
             .unwrap();
         let range = host.start(RANGE, member.paper.machine(), how).await.unwrap();
+        let forward = Forward::new(ForwardParts {
+            node: id,
+            host: host.clone(),
+            leaders: Arc::new(Told::by(&host)),
+            peers: Some(peers),
+            admit: Arc::new(|_, _| Ok(())),
+        });
         let server = host.serve(PeerServer::new(id, standing.subscribe(), host.feed()));
+        let server = forward.serve(server);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let _serving = server.serve(listener, &transport).unwrap();
-        member.running = Some(Alive { host, range, _serving });
+        member.running = Some(Alive {
+            host,
+            range,
+            forward,
+            _serving,
+        });
         for ((_, to), relay) in &self.relays {
             if *to == id {
                 relay.target.send_replace(address);
@@ -219,23 +235,23 @@ impl Cluster {
     }
 
     /// Ends a member at once; what it had not synced is lost.
-    async fn kill(&mut self, id: u128) {
+    pub async fn kill(&mut self, id: u128) {
         let member = self.members.get_mut(&NodeId(id)).unwrap();
         let alive = member.running.take().unwrap();
         member.files.crash();
         alive.host.shutdown().await;
     }
 
-    fn host(&self, id: u128) -> &RangeHost {
+    pub fn host(&self, id: u128) -> &RangeHost {
         &self.members[&NodeId(id)].running.as_ref().unwrap().host
     }
 
-    fn paper(&self, id: u128) -> &Paper {
+    pub fn paper(&self, id: u128) -> &Paper {
         &self.members[&NodeId(id)].paper
     }
 
     /// Sets all ways to and from a member.
-    fn around(&self, id: u128, way: Way) {
+    pub fn around(&self, id: u128, way: Way) {
         for ((from, to), relay) in &self.relays {
             if from.0 == id || to.0 == id {
                 relay.way.send_replace(way);
@@ -243,13 +259,13 @@ impl Cluster {
         }
     }
 
-    fn alive(&self) -> impl Iterator<Item = (u128, &Alive)> {
+    pub fn alive(&self) -> impl Iterator<Item = (u128, &Alive)> {
         let members = self.members.iter();
         members.filter_map(|(id, member)| Some((id.0, member.running.as_ref()?)))
     }
 
     /// A member that says it leads, in the latest term.
-    fn leader(&self) -> Option<(u128, u64)> {
+    pub fn leader(&self) -> Option<(u128, u64)> {
         let leaders = self.alive().filter_map(|(id, alive)| {
             let leadership = *alive.range.leadership().borrow();
             leadership.here.then_some((leadership.term, id))
@@ -257,7 +273,7 @@ impl Cluster {
         leaders.max().map(|(term, id)| (id, term))
     }
 
-    async fn led(&self) -> (u128, u64) {
+    pub async fn led(&self) -> (u128, u64) {
         until("there is a leader", || self.leader().is_some()).await;
         self.leader().unwrap()
     }
@@ -287,7 +303,7 @@ impl Cluster {
     }
 
     /// All that run hold the same, and in it all that was acknowledged, once and in order.
-    async fn agree(&self) {
+    pub async fn agree(&self) {
         let last = *self.acknowledged.last().unwrap();
         for (id, _) in self.alive() {
             let paper = self.paper(id);

@@ -17,7 +17,7 @@ mod checkpoint;
 mod fold;
 mod host;
 #[cfg(test)]
-mod many_tests;
+pub(crate) mod many_tests;
 mod net;
 mod reply;
 mod store;

@@ -25,7 +25,7 @@ impl From<u64> for NodeId {
 
 /// What a [`Journal`] has on its "disk".
 #[derive(Default)]
-pub(super) struct Saved {
+pub(crate) struct Saved {
     marker: Option<Vec<u8>>,
     commands: Vec<Vec<u8>>,
     fail: bool,
@@ -41,7 +41,7 @@ struct Journal {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Paper {
+pub(crate) struct Paper {
     pub seen: Arc<Mutex<Vec<Vec<u8>>>>,
     pub saved: Arc<Mutex<Saved>>,
 }
