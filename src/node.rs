@@ -8,7 +8,7 @@
 //! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
 
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
-use crate::broker::{Broker, BrokerConfig, BrokerParts, log_checkpoints};
+use crate::broker::{Broker, BrokerConfig, BrokerParts, admit, log_checkpoints};
 use crate::config::{Config, Validate};
 use crate::descriptors;
 use crate::groups::{Coordinator, GroupConfig};
@@ -20,11 +20,12 @@ use crate::shell::{Ending, Input, Remote, Shell, Store};
 use crate::tls::{Door, Tls};
 use anyhow::Context;
 use cluster::catalog::{Catalog, CatalogMachine, Command, Reply};
+use cluster::forward::{Forward, ForwardParts};
 use cluster::fs::{self, Disk, FileSystem};
 use cluster::ids::{BrokerId, NodeId, RangeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
-use cluster::routes::Followed;
+use cluster::routes::{Followed, Routes};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -87,9 +88,21 @@ impl Node {
         let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
 
         let logs = Logs::open(files, log_config(config, &dir), log_checkpoints(&meta)?)?;
+        let routes = Routes::new(id, catalog.clone());
+        let system_route = routes.follow(&system);
+        let forward = Forward::new(ForwardParts {
+            node: id,
+            host: host.clone(),
+            leaders: Arc::new(routes.clone()),
+            peers: None,
+            admit: admit(&logs),
+        });
+        catalog.reach_by(&forward);
         let broker = Broker::start(BrokerParts {
             node: id,
             catalog: catalog.clone(),
+            routes,
+            forward,
             logs: logs.clone(),
             meta,
             config: BrokerConfig {
@@ -98,7 +111,6 @@ impl Node {
                 ..BrokerConfig::default()
             },
         });
-        let system_route = broker.routes().follow(&system);
         start_ranges(&host, &broker, id).await?;
         let ranges = tokio::spawn(follow_catalog(host.clone(), broker.clone(), id));
         let groups = Coordinator::new(broker.clone(), group_config(config));

@@ -51,11 +51,7 @@ impl Broker {
                 head: group.head.finish().into(),
                 parts: group.parts.into(),
             };
-            let submitted = match self.check_room() {
-                Ok(()) => self.submit(group.range, command).await,
-                Err(error) => Err(error),
-            };
-            match submitted {
+            match self.submit(group.range, command).await {
                 Ok(answer) => pending.push((group.members, answer)),
                 Err(error) => refuse(&mut answers, &group.members, &error),
             }

@@ -40,6 +40,7 @@ use crate::log::{Health, Logs, Offset, ReadError};
 use crate::record::{BatchHeader, Limits};
 use bytes::Bytes;
 use cluster::catalog::Catalog;
+use cluster::forward::Forward;
 use cluster::ids::{NodeId, PartitionId, RangeId};
 use cluster::meta::MetaStore;
 use cluster::range::ProposeError;
@@ -54,6 +55,7 @@ use wakeups::Wakeups;
 pub use checkpoint::log_checkpoints;
 pub use machine::PartitionMachine;
 pub use metrics::Metrics;
+pub use ranges::admit;
 pub use wakeups::Subscription;
 
 /// A batch that was checked (`record::validate`) and may be stored.
@@ -221,6 +223,10 @@ pub struct BrokerParts {
     pub node: NodeId,
     /// The catalog, its system range started.
     pub catalog: Catalog,
+    /// Who leads what.
+    pub routes: Routes,
+    /// The way to ranges that other members lead; made with [`admit`].
+    pub forward: Forward,
     /// The partition logs, opened with [`log_checkpoints`] of `meta`.
     pub logs: Arc<Logs>,
     /// The metadata store.
@@ -241,6 +247,7 @@ pub struct Broker {
     config: BrokerConfig,
     ranges: Ranges,
     routes: Routes,
+    forward: Forward,
     wakeups: Arc<Wakeups>,
     metrics: Arc<Metrics>,
     budget: Arc<Semaphore>,
@@ -258,7 +265,8 @@ impl Broker {
             .in_flight_bytes
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let broker = Arc::new(Self {
-            routes: Routes::new(parts.node, parts.catalog.clone()),
+            routes: parts.routes,
+            forward: parts.forward,
             node: parts.node,
             catalog: parts.catalog,
             health: parts.logs.health(),

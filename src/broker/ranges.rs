@@ -2,14 +2,17 @@
 
 use super::Broker;
 use super::machine::{MachineParts, PartitionMachine, RangeView};
-use crate::log::Health;
+use crate::log::{Health, Logs};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use cluster::forward::Admit;
 use cluster::ids::RangeId;
 use cluster::machine::Payload;
 use cluster::meta::MetaError;
 use cluster::range::{Leadership, ProposeError, Range};
 use cluster::routes::Followed;
+use futures::TryFutureExt;
+use futures::future::Either;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
@@ -155,29 +158,61 @@ impl Broker {
         }
     }
 
-    /// Refuses what would grow logs that can't be written.
-    pub(super) fn check_room(&self) -> Result<(), ProposeError> {
-        match &*self.health.borrow() {
-            Health::Good => Ok(()),
-            Health::Full => Err(ProposeError::NoSpace),
-            Health::Failed(why) => Err(ProposeError::Fatal(why.clone())),
-        }
-    }
-
-    /// Hands a command to a range, waiting briefly for one that is not ready.
+    /// Hands a command to a range, here or at the member that leads it; waits briefly while nobody does. When this
+    /// returns `Ok`, the command's place among all that this caller submits is fixed.
     pub(super) async fn submit(
         &self,
         id: RangeId,
         command: Payload,
     ) -> Result<impl Future<Output = Result<Bytes, ProposeError>> + Send + use<>, ProposeError> {
-        let held = self.leading(id).await?;
-        held.range.submit(command).await
+        if let Some(held) = self.led_now(id) {
+            if !command.parts.is_empty() {
+                check_room(&self.health.borrow())?;
+            }
+            return Ok(Either::Left(held.range.submit(command).await?));
+        }
+        let deadline = Instant::now() + self.config.range_wait;
+        let answer = self.forward.submit(id, command, deadline).await?;
+        Ok(Either::Right(answer.map_ok(|applied| applied.answer)))
     }
 
-    /// [`Broker::submit`] and wait for the answer.
+    /// [`Broker::submit`] and wait for the answer. What was refused as another member leads by now is tried again.
     pub(super) async fn propose(&self, id: RangeId, command: &super::command::Command) -> Result<Bytes, ProposeError> {
-        self.submit(id, Payload::head(command.encode())).await?.await
+        let command = Payload::head(command.encode());
+        if let Some(held) = self.led_now(id) {
+            match held.range.propose(command.clone()).await {
+                Err(ProposeError::NotLeader { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        let deadline = Instant::now() + self.config.range_wait;
+        let applied = self.forward.propose(id, command, deadline).await?;
+        Ok(applied.answer)
     }
+
+    /// The range, if this node leads it and nothing is on its way to a leader elsewhere.
+    fn led_now(&self, id: RangeId) -> Option<Arc<Held>> {
+        let held = self.ranges.get(id).filter(|held| held.leadership().here)?;
+        (!self.forward.is_busy(id)).then_some(held)
+    }
+}
+
+/// Refuses what would grow logs that can't be written.
+fn check_room(health: &Health) -> Result<(), ProposeError> {
+    match health {
+        Health::Good => Ok(()),
+        Health::Full => Err(ProposeError::NoSpace),
+        Health::Failed(why) => Err(ProposeError::Fatal(why.clone())),
+    }
+}
+
+/// What a node asks before it takes a command for a range that it leads: records need logs that can be written.
+pub fn admit(logs: &Logs) -> Admit {
+    let health = logs.health();
+    Arc::new(move |_, command| match command.parts.is_empty() {
+        true => Ok(()),
+        false => check_room(&health.borrow()),
+    })
 }
 
 fn not_leader(range: RangeId, leader: Option<cluster::ids::NodeId>) -> ProposeError {

@@ -5,6 +5,7 @@ use super::machine::RangeView;
 use super::{Broker, Position, PositionChange, PositionError};
 use cluster::catalog::Topic;
 use cluster::ids::{NamespaceId, PartitionId, RangeId};
+use cluster::machine::Payload;
 use cluster::range::ProposeError;
 use std::sync::Arc;
 
@@ -21,17 +22,29 @@ impl Broker {
             return Ok(());
         }
         let home = self.home(namespace)?;
-        let command = Command::ChangePositions {
-            namespace,
-            reader: reader.to_owned(),
-            changes,
-        };
-        let answer = self.propose(home, &command).await?;
-        match read_positions_changed(&answer) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(PositionError::Moved),
-            Err(_) => Err(ProposeError::Unknown("the range's answer cannot be read").into()),
+        let answer = self.propose(home, &change(namespace, reader, changes)).await?;
+        changed(&answer)
+    }
+
+    /// The same, only while this node leads the namespace's home in `term`: for whoever has decided by what it knew then.
+    pub async fn change_positions_in(
+        &self,
+        term: u64,
+        namespace: NamespaceId,
+        reader: &str,
+        changes: Vec<PositionChange>,
+    ) -> Result<(), PositionError> {
+        if changes.is_empty() {
+            return Ok(());
         }
+        let range = self.home(namespace)?;
+        let held = self.ranges.get(range).filter(|held| {
+            let now = held.leadership();
+            now.here && now.term == term
+        });
+        let held = held.ok_or(ProposeError::NotLeader { range, leader: None })?;
+        let command = change(namespace, reader, changes).encode();
+        changed(&held.range.propose(Payload::head(command)).await?)
     }
 
     /// All positions of one reader.
@@ -71,5 +84,21 @@ impl Broker {
         let held = self.leading(self.home(namespace)?).await?;
         held.range.read_barrier().await?;
         Ok(held.view.clone())
+    }
+}
+
+fn change(namespace: NamespaceId, reader: &str, changes: Vec<PositionChange>) -> Command {
+    Command::ChangePositions {
+        namespace,
+        reader: reader.to_owned(),
+        changes,
+    }
+}
+
+fn changed(answer: &[u8]) -> Result<(), PositionError> {
+    match read_positions_changed(answer) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(PositionError::Moved),
+        Err(_) => Err(ProposeError::Unknown("the range's answer cannot be read").into()),
     }
 }

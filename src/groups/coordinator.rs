@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A group belongs to a namespace; the leader of the namespace's home range coordinates it, in one term of that
-//! leadership. A group that has touched no topic yet has no namespace: it is known to this node alone.
+//! leadership. A group that has touched no topic yet has no namespace: the catalog's leader coordinates it, in memory.
+//! What a coordinator writes goes to the log of its own term only, so that one that has been replaced changes nothing.
 
 use super::answer::{GroupState, JoinAnswer, Output, Refusal, SyncAnswer};
 use super::config::GroupConfig;
@@ -15,10 +16,11 @@ use super::member::{Millis, NEVER, Ticket};
 use super::timers::{Clock, Timers};
 use crate::broker::{Broker, Position, PositionChange, PositionError};
 use cluster::catalog::{CatalogFailure, Command, Reply};
-use cluster::ids::{NamespaceId, NodeId, PartitionId, RangeId, TopicId};
+use cluster::ids::{NamespaceId, NodeId, PartitionId, RangeId, SYSTEM_RANGE, TopicId};
 use cluster::range::ProposeError;
+use cluster::routes::Table;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -170,6 +172,7 @@ impl Coordinator {
         });
         let stop = CancellationToken::new();
         tokio::spawn(watch_the_time(inner.clone(), stop.clone()));
+        tokio::spawn(watch_the_leaders(inner.clone(), stop.clone()));
         Arc::new(Self {
             inner,
             _stop: stop.drop_guard(),
@@ -195,6 +198,19 @@ async fn watch_the_time(inner: Arc<Inner>, stop: CancellationToken) {
         for (at, entry) in due {
             if let Some(entry) = entry.upgrade() {
                 inner.look(&entry, at);
+            }
+        }
+    }
+}
+
+/// Members that wait here for a group that is coordinated elsewhere by now must look for it there.
+async fn watch_the_leaders(inner: Arc<Inner>, stop: CancellationToken) {
+    let mut changed = inner.broker.routes().changed();
+    while let Some(Ok(())) = stop.run_until_cancelled(changed.changed()).await {
+        for (namespace, _, entry) in inner.all_in_memory() {
+            let term = entry.live.lock().term;
+            if inner.term(namespace) != Ok(term) {
+                let _ = inner.remove_if(&entry, |_| Ok(()));
             }
         }
     }
@@ -233,42 +249,77 @@ impl Inner {
         }
     }
 
-    /// The home of the group's namespace and the node that leads it and so coordinates the group; `None` where any node may.
-    pub fn coordinator_of(&self, address: &Address) -> Result<Option<(RangeId, NodeId)>, Refusal> {
-        let Some(namespace) = self.namespace(address) else {
-            return Ok(None);
-        };
-        let table = self.broker.routes().table();
-        let home = table.state().namespace_by_id(namespace).map(|n| n.home);
-        let leader = home.and_then(|home| Some((home, table.range(home)?.node)));
-        leader.map(Some).ok_or(Refusal::CoordinatorNotAvailable)
-    }
-
-    /// The term in which this node coordinates the namespace.
-    pub(super) fn term(&self, namespace: NamespaceId) -> Result<u64, Refusal> {
-        let home = self.broker.catalog().view().namespace_by_id(namespace).map(|n| n.home);
-        let leadership = home.and_then(|home| self.broker.leadership(home));
-        let leadership = leadership.ok_or(Refusal::NotCoordinator)?;
-        let now = *leadership.borrow();
-        match now.leader {
-            _ if now.here => Ok(now.term),
-            Some(_) => Err(Refusal::NotCoordinator),
-            None => Err(Refusal::CoordinatorLoading),
+    /// The range whose leader coordinates a namespace's groups: the namespace's home. Groups that have touched no topic
+    /// yet are with the catalog's leader.
+    fn home(table: &Table, namespace: Option<NamespaceId>) -> Option<RangeId> {
+        match namespace {
+            None => Some(SYSTEM_RANGE),
+            Some(id) => table.state().namespace_by_id(id).map(|n| n.home),
         }
     }
 
-    /// The group, from memory or from what is stored.
-    pub(super) async fn find(&self, address: &Address, namespace: Option<NamespaceId>) -> Result<Found, Refusal> {
-        let Some(namespace) = namespace else {
-            let found = self.groups.lock().get(&(None, address.group.clone())).cloned();
-            return Ok(found.map_or(Found::Unknown, Found::Live));
+    /// The node that coordinates the group, and the range it leads for that.
+    pub fn coordinator_of(&self, address: &Address) -> Result<(RangeId, NodeId), Refusal> {
+        self.coordinator(self.namespace(address))
+    }
+
+    fn coordinator(&self, namespace: Option<NamespaceId>) -> Result<(RangeId, NodeId), Refusal> {
+        let table = self.broker.routes().table();
+        let home = Self::home(&table, namespace);
+        let leader = home.and_then(|home| Some((home, table.range(home)?.node)));
+        leader.ok_or(Refusal::CoordinatorNotAvailable)
+    }
+
+    /// The other node that must answer a request about the group; `None` for this one. With `settle`, what the request
+    /// touches decides where nothing else did yet.
+    pub async fn elsewhere(&self, address: &Address, settle: bool) -> Result<Option<NodeId>, Refusal> {
+        let namespace = match settle {
+            true => self.settle_namespace(address).await?,
+            false => self.namespace(address),
         };
+        let (_, node) = self.coordinator(namespace)?;
+        Ok((node != self.broker.routes().table().node()).then_some(node))
+    }
+
+    /// The other nodes that coordinate groups of one namespace, or of all.
+    pub fn others(&self, scope: Option<NamespaceId>) -> Result<BTreeSet<NodeId>, Refusal> {
+        let namespaces: Vec<Option<NamespaceId>> = match scope {
+            Some(scope) => vec![Some(scope)],
+            None => {
+                let view = self.broker.catalog().view();
+                view.namespaces().map(|n| Some(n.id)).chain([None]).collect()
+            }
+        };
+        let nodes = namespaces.into_iter().map(|n| Ok(self.coordinator(n)?.1));
+        let mut nodes: BTreeSet<NodeId> = nodes.collect::<Result<_, Refusal>>()?;
+        nodes.remove(&self.broker.routes().table().node());
+        Ok(nodes)
+    }
+
+    /// The term in which this node coordinates the namespace's groups.
+    pub(super) fn term(&self, namespace: Option<NamespaceId>) -> Result<u64, Refusal> {
+        let table = self.broker.routes().table();
+        let home = Self::home(&table, namespace).ok_or(Refusal::NotCoordinator)?;
+        match table.range(home) {
+            Some(leader) if leader.here => Ok(leader.epoch),
+            Some(leader) if leader.node != table.node() => Err(Refusal::NotCoordinator),
+            Some(_) | None => Err(Refusal::CoordinatorLoading),
+        }
+    }
+
+    /// The group, from memory or from what is stored, if this node coordinates it.
+    pub(super) async fn find(&self, address: &Address, namespace: Option<NamespaceId>) -> Result<Found, Refusal> {
         if let Some(entry) = self.in_memory(address, namespace)? {
             return Ok(Found::Live(entry));
         }
+        let Some(namespace) = namespace else {
+            return self.term(None).map(|_| Found::Unknown);
+        };
         // Also waits, briefly, for a range that is starting.
         let positions = self.broker.positions(namespace, &address.reader()).await;
         let positions = positions.map_err(|e| position_refusal(&e))?;
+        // They can be read anywhere; what they mean for the group, its coordinator alone knows.
+        self.term(Some(namespace))?;
         if positions.is_empty() {
             return Ok(Found::Unknown);
         }
@@ -276,8 +327,8 @@ impl Inner {
         Ok(Found::Stored(about.map_or_else(Stored::default, |(_, p)| stored(&p))))
     }
 
-    fn in_memory(&self, address: &Address, namespace: NamespaceId) -> Result<Option<Arc<Entry>>, Refusal> {
-        let key: Key = (Some(namespace), address.group.clone());
+    fn in_memory(&self, address: &Address, namespace: Option<NamespaceId>) -> Result<Option<Arc<Entry>>, Refusal> {
+        let key: Key = (namespace, address.group.clone());
         let mut groups = self.groups.lock();
         if let Some(entry) = groups.get(&key) {
             let term = self.term(namespace);
@@ -291,7 +342,7 @@ impl Inner {
             return term.map(|_| None);
         }
         // Where the caller's user decides the namespace, a group of the same name that has none yet is another's.
-        let moves = address.scope.is_none();
+        let moves = namespace.is_some() && address.scope.is_none();
         let Some(entry) = moves.then(|| groups.remove(&(None, address.group.clone()))).flatten() else {
             return Ok(None);
         };
@@ -299,7 +350,7 @@ impl Inner {
         match self.term(namespace) {
             Ok(term) => {
                 let mut live = entry.live.lock();
-                live.namespace = Some(namespace);
+                live.namespace = namespace;
                 live.term = term;
                 drop(live);
                 groups.insert(key, entry.clone());
@@ -320,7 +371,7 @@ impl Inner {
         namespace: Option<NamespaceId>,
         stored: Stored,
     ) -> Result<Arc<Entry>, Refusal> {
-        let term = namespace.map_or(Ok(0), |n| self.term(n))?;
+        let term = self.term(namespace)?;
         let mut groups = self.groups.lock();
         let key = (namespace, address.group.clone());
         if let Some(entry) = groups.get(&key) {
@@ -415,7 +466,7 @@ impl Inner {
     /// Makes the generation durable, then goes on with the group.
     fn store(&self, entry: &Arc<Entry>, live: &Live, namespace: NamespaceId, generation: i32) {
         let Some(inner) = self.me.upgrade() else { return };
-        let entry = entry.clone();
+        let (entry, term) = (entry.clone(), live.term);
         let about = Position {
             offset: i64::from(generation),
             leader_epoch: -1,
@@ -425,7 +476,7 @@ impl Inner {
         tokio::spawn(async move {
             let reader = format!("kafka:{}", entry.group);
             let change = vec![PositionChange::Set(ABOUT, about)];
-            let outcome = inner.broker.change_positions(namespace, &reader, change).await;
+            let outcome = inner.broker.change_positions_in(term, namespace, &reader, change).await;
             let outcome = outcome.map_err(|e| position_refusal(&e));
             if let Err(refusal) = outcome {
                 tracing::info!(group = %entry.group, generation, %refusal, "generation not stored");
@@ -444,7 +495,7 @@ impl Inner {
                 return;
             }
             live.scheduled = NEVER;
-            let led = live.namespace.is_none_or(|n| self.term(n) == Ok(live.term));
+            let led = self.term(live.namespace) == Ok(live.term);
             (led, live.idle() && live.forget_at <= self.clock.now())
         };
         if !led {
@@ -468,12 +519,14 @@ impl Inner {
         let (Some(namespace), Some(inner)) = (live.namespace, self.me.upgrade()) else {
             return;
         };
+        let term = live.term;
         let reader = format!("kafka:{}", entry.group);
         tokio::spawn(async move {
             let positions = inner.broker.positions(namespace, &reader).await.unwrap_or_default();
             if positions.iter().any(|(id, _)| *id == ABOUT) && positions.len() == 1 {
                 let change = vec![PositionChange::Delete(ABOUT)];
-                if let Err(error) = inner.broker.change_positions(namespace, &reader, change).await {
+                let changed = inner.broker.change_positions_in(term, namespace, &reader, change).await;
+                if let Err(error) = changed {
                     tracing::info!(reader, %error, "empty group not forgotten");
                 }
             }
@@ -527,7 +580,7 @@ pub(super) fn stored(about: &Position) -> Stored {
 }
 
 /// What a member is told of a write that failed. All are retried by clients, and committing twice does no harm.
-fn refusal(error: &ProposeError) -> Refusal {
+pub(super) fn refusal(error: &ProposeError) -> Refusal {
     match error {
         ProposeError::NotLeader { .. } | ProposeError::Fatal(_) => Refusal::NotCoordinator,
         ProposeError::NoSpace | ProposeError::Unknown(_) => Refusal::CoordinatorNotAvailable,

@@ -3,7 +3,7 @@
 //! A group's offsets are the positions of the reader `kafka:<group>`; TessariQL reads and moves the same ones.
 
 use super::answer::{Description, GroupState, Refusal};
-use super::coordinator::{ABOUT, Address, Found, Inner, now_ms, position_refusal, stored};
+use super::coordinator::{ABOUT, Address, Found, Inner, now_ms, position_refusal, refusal, stored};
 use super::requests::Membership;
 use crate::broker::{Position, PositionChange};
 use crate::log::Offset;
@@ -54,6 +54,7 @@ impl Inner {
     /// sort out first. A group nobody knows is [`Refusal::UnknownGroup`], unless the commit claims no generation.
     pub async fn commit(&self, address: &Address, who: &Membership, commits: Vec<Commit>) -> Result<(), Refusal> {
         let namespace = self.settle_namespace(address).await?;
+        let term = self.coordinated(namespace).await?;
         loop {
             let entry = match self.find(address, namespace).await? {
                 Found::Live(entry) => entry,
@@ -87,13 +88,24 @@ impl Inner {
                 },
             ),
         });
-        self.change(address, namespace, changes.collect()).await
+        self.change(address, (namespace, term), changes.collect()).await
+    }
+
+    /// The term in which this node coordinates the namespace; waits, briefly, for a range that is starting.
+    async fn coordinated(&self, namespace: Option<NamespaceId>) -> Result<u64, Refusal> {
+        if let (Err(Refusal::CoordinatorLoading), Some(namespace)) = (self.term(namespace), namespace) {
+            let home = self.broker.catalog().view().namespace_by_id(namespace).map(|n| n.home);
+            if let Some(home) = home {
+                self.broker.led_here(home).await.map_err(|e| refusal(&e))?;
+            }
+        }
+        self.term(namespace)
     }
 
     async fn change(
         &self,
         address: &Address,
-        namespace: NamespaceId,
+        (namespace, term): (NamespaceId, u64),
         changes: Vec<PositionChange>,
     ) -> Result<(), Refusal> {
         if changes.is_empty() {
@@ -101,7 +113,7 @@ impl Inner {
         }
         let changed = self
             .broker
-            .change_positions(namespace, &address.reader(), changes)
+            .change_positions_in(term, namespace, &address.reader(), changes)
             .await;
         changed.map_err(|e| position_refusal(&e))
     }
@@ -148,7 +160,7 @@ impl Inner {
             if scope.is_some_and(|s| s != namespace) {
                 continue;
             }
-            match self.term(namespace) {
+            match self.term(Some(namespace)) {
                 Ok(_) => {}
                 Err(Refusal::NotCoordinator) => continue,
                 Err(refusal) => return Err(refusal),
@@ -177,7 +189,7 @@ impl Inner {
             }
         }
         for (namespace, group, entry) in self.all_in_memory() {
-            if scope.is_some() && scope != namespace {
+            if (scope.is_some() && scope != namespace) || self.term(namespace).is_err() {
                 continue;
             }
             let row = self.look_at(&entry, |g| ListedGroup {
@@ -196,6 +208,7 @@ impl Inner {
     /// Deletes a group without members, and its offsets.
     pub async fn delete(&self, address: &Address) -> Result<(), Refusal> {
         let namespace = self.namespace(address);
+        let term = self.coordinated(namespace).await?;
         match self.find(address, namespace).await? {
             Found::Unknown => return Err(Refusal::UnknownGroup),
             Found::Stored(_) => {}
@@ -205,7 +218,10 @@ impl Inner {
             })?,
         }
         match namespace {
-            Some(namespace) => self.change(address, namespace, vec![PositionChange::DeleteAll]).await,
+            Some(namespace) => {
+                let all = vec![PositionChange::DeleteAll];
+                self.change(address, (namespace, term), all).await
+            }
             None => Ok(()),
         }
     }
@@ -234,8 +250,9 @@ impl Inner {
     pub async fn delete_offsets(&self, address: &Address, partitions: Vec<PartitionId>) -> Result<(), Refusal> {
         match self.namespace(address) {
             Some(namespace) => {
+                let term = self.coordinated(Some(namespace)).await?;
                 let changes = partitions.into_iter().map(PositionChange::Delete).collect();
-                self.change(address, namespace, changes).await
+                self.change(address, (namespace, term), changes).await
             }
             None => Ok(()),
         }

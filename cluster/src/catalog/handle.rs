@@ -4,16 +4,27 @@ use super::command::{Command, Outcome, Reply};
 use super::error::CatalogFailure;
 use super::machine::{CatalogMachine, Shared};
 use super::state::State;
+use crate::forward::{Forward, WeakForward};
+use crate::ids::SYSTEM_RANGE;
 use crate::machine::Payload;
-use crate::range::{ProposeError, Range};
+use crate::range::{Applied, ProposeError, Range};
+use arc_swap::ArcSwap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// How long a declaration waits for somebody to lead the system range.
+const LEADER: Duration = Duration::from_secs(5);
+/// How long a declaration that is applied at the leader waits until it is here too.
+const HERE: Duration = Duration::from_secs(5);
 
 /// A handle to the catalog. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     shared: Arc<Shared>,
     range: Range,
+    forward: Arc<ArcSwap<WeakForward>>,
 }
 
 /// Takes what a [`Catalog`] needs from a machine before the machine is given to its range.
@@ -32,6 +43,7 @@ impl Catalog {
         Self {
             shared: source.0,
             range,
+            forward: Arc::default(),
         }
     }
 
@@ -50,11 +62,28 @@ impl Catalog {
         self.shared.version.subscribe()
     }
 
-    /// Declares. When this answers, [`Catalog::view`] has it.
+    /// Declarations go to the leader by `forward` from now on. Before, they are taken only where this node leads.
+    pub fn reach_by(&self, forward: &Forward) {
+        self.forward.store(Arc::new(forward.downgrade()));
+    }
+
+    /// Declares. When this answers, [`Catalog::view`] has it (or, where this node is that far behind the leader, will
+    /// have it).
     pub async fn propose(&self, command: Command) -> Result<Reply, CatalogFailure> {
         let head = serde_json::to_vec(&command)
             .map_err(|e| super::error::CatalogError::InvalidValue(format!("cannot be encoded: {e}")))?;
-        let answer = self.range.propose(Payload::head(head)).await?;
+        let Applied { index, answer } = match self.forward.load().upgrade() {
+            Some(forward) => {
+                let deadline = Instant::now() + LEADER;
+                forward.propose(SYSTEM_RANGE, Payload::head(head), deadline).await?
+            }
+            None => self.range.submit_indexed(Payload::head(head)).await?.await?,
+        };
+        let mut applied = self.shared.applied.subscribe();
+        let here = async { applied.wait_for(|applied| *applied >= index).await.is_ok() };
+        if timeout(HERE, here).await.is_err() {
+            tracing::warn!(index, "this node is behind with the catalog");
+        }
         let outcome: Outcome = serde_json::from_slice(&answer)
             .map_err(|_| ProposeError::Unknown("the catalog's answer cannot be read"))?;
         Ok(outcome?)

@@ -22,6 +22,8 @@ const MARKER: &[u8] = b"marker";
 pub(super) struct Shared {
     pub(super) view: ArcSwap<State>,
     pub(super) version: watch::Sender<u64>,
+    /// Index of the last entry of the system range's log that is in the view; 0 until one is applied in this run.
+    pub(super) applied: watch::Sender<u64>,
     /// The node is stopping: a checkpoint no longer waits for space.
     pub(super) stop: CancellationToken,
 }
@@ -32,6 +34,7 @@ pub struct CatalogMachine {
     shared: Arc<Shared>,
     meta: Arc<MetaStore>,
     marker: Option<Vec<u8>>,
+    last: u64,
     /// The version last made durable, where known: an unchanged catalog is not written again.
     stored: Option<u64>,
 }
@@ -56,9 +59,11 @@ impl CatalogMachine {
         let shared = Arc::new(Shared {
             view: ArcSwap::from_pointee(state.clone()),
             version: watch::Sender::new(state.version()),
+            applied: watch::Sender::new(0),
             stop: CancellationToken::new(),
         });
         Ok(Self {
+            last: 0,
             stored: Some(state.version()),
             state,
             shared,
@@ -79,7 +84,8 @@ impl CatalogMachine {
 }
 
 impl Machine for CatalogMachine {
-    fn apply(&mut self, _at: At, command: Payload) -> Bytes {
+    fn apply(&mut self, at: At, command: Payload) -> Bytes {
+        self.last = at.index;
         let outcome = self.fold(&command.head);
         if outcome.is_ok() {
             self.shared.view.store(Arc::new(self.state.clone()));
@@ -93,6 +99,7 @@ impl Machine for CatalogMachine {
         self.shared
             .version
             .send_if_modified(|v| std::mem::replace(v, self.state.version()) != self.state.version());
+        self.shared.applied.send_replace(self.last);
     }
 
     fn recovered(&self) -> Option<Vec<u8>> {

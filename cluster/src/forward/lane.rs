@@ -92,6 +92,8 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct State {
     ledger: Ledger<Waiter>,
+    /// The leader has the lane. Nothing is given to a connection before: it might be to nobody.
+    taken: bool,
     /// The connection, waiting for a command.
     connection: Option<Waker>,
 }
@@ -218,6 +220,14 @@ impl Lane {
             Ok(Err(status)) => return End::Broken(crate::peer::PeerError::from(status).to_string()),
             Err(_) => return End::Broken(format!("no answer in {OPEN:?}")),
         };
+        let connection = {
+            let mut state = self.state.lock();
+            state.taken = true;
+            state.connection.take()
+        };
+        if let Some(connection) = connection {
+            connection.wake();
+        }
         loop {
             let message = match answers.message().await {
                 Ok(Some(response)) => response.message,
@@ -284,7 +294,8 @@ impl Stream for Outgoing {
             return request(Request::Open(open));
         }
         let mut state = self.lane.state.lock();
-        match state.ledger.send() {
+        let next = if state.taken { state.ledger.send() } else { None };
+        match next {
             Some(Payload { head, parts }) => request(Request::Command(proto::Command {
                 head,
                 parts: parts.to_vec(),

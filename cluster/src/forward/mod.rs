@@ -32,10 +32,11 @@ use crate::machine::Payload;
 use crate::peer::{PeerServer, Peers};
 use crate::raft::RangeHost;
 use crate::range::{Applied, ProposeError, Range};
+use crate::routes::{Leader, Routes};
 use ask::Doors;
 use futures::future::{BoxFuture, FutureExt};
 use lane::{Lane, Lanes};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -48,15 +49,6 @@ const MAX_MESSAGE: usize = crate::range::MAX_COMMAND + (2 << 20);
 /// Time between two tries of a command that was refused, unless there is news of leaders before.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Who leads a range, as far as this node knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leader {
-    /// The member.
-    pub node: NodeId,
-    /// It is this node, and it may answer.
-    pub here: bool,
-}
-
 /// Who knows who leads.
 pub trait Leaders: Send + Sync + 'static {
     /// Who leads the range; `None` while that is not known.
@@ -66,7 +58,17 @@ pub trait Leaders: Send + Sync + 'static {
     fn changed(&self) -> watch::Receiver<u64>;
 }
 
-/// Refuses commands of other members that this node can't take now.
+impl Leaders for Routes {
+    fn leader(&self, range: RangeId) -> Option<Leader> {
+        self.table().range(range)
+    }
+
+    fn changed(&self) -> watch::Receiver<u64> {
+        Routes::changed(self)
+    }
+}
+
+/// Refuses commands for ranges that this node leads and can't take now.
 pub type Admit = Arc<dyn Fn(RangeId, &Payload) -> Result<(), ProposeError> + Send + Sync>;
 
 /// What the room is made of.
@@ -79,7 +81,7 @@ pub struct ForwardParts {
     pub leaders: Arc<dyn Leaders>,
     /// Its way to other members, if it has one.
     pub peers: Option<Peers>,
-    /// What is asked before a command of another member is taken.
+    /// What is asked before a command is taken for a range of this node.
     pub admit: Admit,
 }
 
@@ -100,6 +102,17 @@ struct Inner {
     doors: Doors,
     stop: CancellationToken,
     _stop: DropGuard,
+}
+
+/// The room, while somebody else holds it: for rooms that it needs itself.
+#[derive(Clone, Default)]
+pub struct WeakForward(Weak<Inner>);
+
+impl WeakForward {
+    /// The room, if it is there.
+    pub fn upgrade(&self) -> Option<Forward> {
+        self.0.upgrade().map(|inner| Forward { inner })
+    }
 }
 
 /// What became of a submitted command.
@@ -131,6 +144,11 @@ impl Forward {
         }
     }
 
+    /// A handle that does not keep the room.
+    pub fn downgrade(&self) -> WeakForward {
+        WeakForward(Arc::downgrade(&self.inner))
+    }
+
     /// Lets members of the store carry commands and questions to this node.
     pub fn serve(&self, server: PeerServer) -> PeerServer {
         server.with(serve::Service::server(self.clone()))
@@ -151,7 +169,10 @@ impl Forward {
         loop {
             changed.borrow_and_update();
             match self.way(range)? {
-                Some(Way::Here(local)) => return Ok(local.submit_indexed(command).await?.boxed()),
+                Some(Way::Here(local)) => {
+                    (self.inner.admit)(range, &command)?;
+                    return Ok(local.submit_indexed(command).await?.boxed());
+                }
                 Some(Way::Lane(lane)) => match lane.submit(command).await {
                     Ok(answer) => return Ok(answer.boxed()),
                     // The lane ended before the command was in it.

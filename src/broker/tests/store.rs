@@ -1,14 +1,16 @@
 //! A broker over real ranges, its files in memory.
 
-use crate::broker::{AppendBatch, Broker, BrokerConfig, BrokerParts, log_checkpoints};
+use crate::broker::{AppendBatch, Broker, BrokerConfig, BrokerParts, admit, log_checkpoints};
 use crate::log::{LogConfig, Logs, Piece, Slice};
 use crate::record::{BatchBuilder, BatchHeader, NewRecord};
 use bytes::Bytes;
 use cluster::catalog::{Acknowledge, Catalog, CatalogMachine, Command, Reply, Topic, TopicSpec};
+use cluster::forward::{Forward, ForwardParts};
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, PartitionId, RangeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
+use cluster::routes::{Followed, Routes};
 use cluster::wal::WalConfig;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ pub(crate) struct Store {
     pub(crate) broker: Arc<Broker>,
     pub(crate) logs: Arc<Logs>,
     host: RangeHost,
+    _system_route: Followed,
 }
 
 impl Store {
@@ -68,11 +71,22 @@ impl Store {
             .start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap)
             .await
             .unwrap();
-        let catalog = Catalog::new(source, system);
+        let catalog = Catalog::new(source, system.clone());
         catalog.propose(Command::JoinNode { node: NODE }).await.unwrap();
+        let routes = Routes::new(NODE, catalog.clone());
+        let system_route = routes.follow(&system);
+        let forward = Forward::new(ForwardParts {
+            node: NODE,
+            host: host.clone(),
+            leaders: Arc::new(routes.clone()),
+            peers: None,
+            admit: admit(&logs),
+        });
         let broker = Broker::start(BrokerParts {
             node: NODE,
             catalog,
+            routes,
+            forward,
             logs: logs.clone(),
             meta,
             config,
@@ -82,6 +96,7 @@ impl Store {
             broker,
             logs,
             host,
+            _system_route: system_route,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::groups::{
 use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use bytes::Bytes;
-use cluster::ids::{NamespaceId, SYSTEM_RANGE};
+use cluster::ids::NamespaceId;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
@@ -131,9 +131,7 @@ pub(crate) async fn find_coordinator(call: &Call, request: FindCoordinatorReques
             _ => return Err(ResponseError::InvalidRequest),
         }
         let address = address(call, &access, Action::Read, key, [])?;
-        let place = call.shared.groups.coordinator_of(&address).map_err(error)?;
-        // A group that has touched no topic yet is anybody's: this node's.
-        let (home, node) = place.unwrap_or((SYSTEM_RANGE, call.shared.node));
+        let (home, node) = call.shared.groups.coordinator_of(&address).map_err(error)?;
         brokers
             .shown(&state, node, home)
             .ok_or(ResponseError::CoordinatorNotAvailable)

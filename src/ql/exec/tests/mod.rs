@@ -8,16 +8,18 @@ mod users;
 
 use super::{Engine, Outcome, Settings};
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
-use crate::broker::{AppendBatch, Broker, BrokerConfig, BrokerParts, log_checkpoints};
+use crate::broker::{AppendBatch, Broker, BrokerConfig, BrokerParts, admit, log_checkpoints};
 use crate::log::{LogConfig, Logs};
 use crate::ql::{Error, Parameters};
 use crate::record::{BatchBuilder, BatchHeader, Compression, NewRecord};
 use bytes::Bytes;
 use cluster::catalog::{Catalog, CatalogMachine, Command, Topic};
+use cluster::forward::{Forward, ForwardParts};
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, PartitionId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
+use cluster::routes::Routes;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,9 +74,19 @@ impl Store {
             tail_bytes: 1 << 20,
         };
         let logs = Logs::open(dyn_files, config, log_checkpoints(&meta).unwrap()).unwrap();
+        let routes = Routes::new(NODE, catalog.clone());
+        let forward = Forward::new(ForwardParts {
+            node: NODE,
+            host: host.clone(),
+            leaders: Arc::new(routes.clone()),
+            peers: None,
+            admit: admit(&logs),
+        });
         let broker = Broker::start(BrokerParts {
             node: NODE,
             catalog,
+            routes,
+            forward,
             logs: logs.clone(),
             meta,
             config: BrokerConfig::default(),
