@@ -96,6 +96,8 @@ struct State {
     taken: bool,
     /// The connection, waiting for a command.
     connection: Option<Waker>,
+    /// All that was in the lane is answered, after its end.
+    over: bool,
 }
 
 /// How a lane ended.
@@ -136,8 +138,11 @@ impl Lane {
         self.leader
     }
 
+    /// Whether something is not answered. A lane that has ended is, until all that was in it is: whoever goes another way
+    /// then can know what was refused.
     pub fn is_busy(&self) -> bool {
-        self.state.lock().ledger.is_busy()
+        let state = self.state.lock();
+        state.ledger.is_busy() || (state.ledger.is_closed() && !state.over)
     }
 
     pub fn is_open(&self) -> bool {
@@ -203,6 +208,7 @@ impl Lane {
         for (_, waiter) in waiting {
             waiter.tell(Err(refused()));
         }
+        self.state.lock().over = true;
     }
 
     async fn drive(self: &Arc<Self>, peers: &Peers, open: OpenLane) -> End {

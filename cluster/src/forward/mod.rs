@@ -175,8 +175,11 @@ impl Forward {
                 }
                 Some(Way::Lane(lane)) => match lane.submit(command).await {
                     Ok(answer) => return Ok(answer.boxed()),
-                    // The lane ended before the command was in it.
-                    Err(back) => command = back,
+                    // The lane ended before the command was in it; what was in it is being told so.
+                    Err(back) => {
+                        command = back;
+                        tokio::task::yield_now().await;
+                    }
                 },
                 None => match timeout_at(deadline, changed.changed()).await {
                     Ok(Ok(())) => {}

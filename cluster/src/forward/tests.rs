@@ -7,7 +7,7 @@ use crate::raft::{HostConfig, Start};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What a member knows by its own ranges.
 pub(crate) struct Told {
@@ -86,32 +86,52 @@ fn fate(outcome: Result<Applied, ProposeError>) -> Fate {
     }
 }
 
-/// A client that sends numbers to one member, several on their way, each once; tells of every number what became of it and
-/// how many answers were there when it was sent.
-async fn client(forward: Forward, first: u64, bulk: usize, stop: CancellationToken) -> BTreeMap<u64, (Fate, usize)> {
-    let mut fates = BTreeMap::new();
-    let mut pending = std::collections::VecDeque::new();
-    let mut number = first;
-    let mut answered = 0;
-    while !stop.is_cancelled() || !pending.is_empty() {
-        if pending.len() < 8 && !stop.is_cancelled() {
-            tokio::task::yield_now().await;
-            match forward.submit(RANGE, command(number, bulk), soon()).await {
-                Ok(answer) => pending.push_back((number, answered, answer)),
-                Err(error) => {
-                    // Answered, as a front door does, after those before it.
-                    let refused = std::future::ready(Err(error));
-                    pending.push_back((number, answered, refused.boxed()));
-                }
-            }
-            number += 1;
-            if number % 8 != 0 {
-                continue;
-            }
+/// A command that was sent.
+struct Sent {
+    number: u64,
+    /// Those sent before it that had no answer yet once it was in its place.
+    ahead: Vec<u64>,
+    answer: Answer,
+    fate: Option<Fate>,
+}
+
+impl Sent {
+    fn look(&mut self) -> bool {
+        if self.fate.is_none() {
+            self.fate = (&mut self.answer).now_or_never().map(fate);
         }
-        if let Some((number, seen, answer)) = pending.pop_front() {
-            fates.insert(number, (fate(answer.await), seen));
-            answered += 1;
+        self.fate.is_some()
+    }
+}
+
+/// A client that sends numbers to one member, several on their way, each once. Tells of every number what became of it, and
+/// which were ahead of it.
+async fn client(forward: Forward, first: u64, bulk: usize, stop: CancellationToken) -> BTreeMap<u64, (Fate, Vec<u64>)> {
+    let mut fates = BTreeMap::new();
+    let mut on_their_way = VecDeque::<Sent>::new();
+    let mut number = first;
+    while !stop.is_cancelled() || !on_their_way.is_empty() {
+        tokio::task::yield_now().await;
+        if on_their_way.len() < 8 && !stop.is_cancelled() {
+            let submitted = forward.submit(RANGE, command(number, bulk), soon()).await;
+            let answer = submitted.unwrap_or_else(|error| std::future::ready(Err(error)).boxed());
+            let open = on_their_way
+                .iter_mut()
+                .filter_map(|sent| (!sent.look()).then_some(sent.number));
+            let ahead = open.collect();
+            on_their_way.push_back(Sent {
+                number,
+                ahead,
+                answer,
+                fate: None,
+            });
+            number += 1;
+        } else if let Some(sent) = on_their_way.pop_front() {
+            let fate = match sent.fate {
+                Some(fate) => fate,
+                None => fate(sent.answer.await),
+            };
+            fates.insert(sent.number, (fate, sent.ahead));
         }
     }
     fates
@@ -165,17 +185,21 @@ async fn no_command_overtakes_another_while_leaders_change() {
     for (n, fates) in &fates {
         let mine: Vec<u64> = log.iter().copied().filter(|number| number >> 32 == *n).collect();
         assert!(mine.is_sorted_by(|a, b| a < b), "client {n}: out of order, or twice");
-        for (number, (fate, seen)) in fates {
+        for (number, (fate, ahead)) in fates {
             let held = mine.binary_search(number).is_ok();
             match fate {
                 Fate::Applied => assert!(held, "{number:x} is lost"),
                 Fate::Rejected => assert!(!held, "{number:x} was rejected, and is there"),
                 Fate::Unknown => {}
             }
-            // Those that were sent before it and not answered.
-            let before = fates.range(..number).skip(*seen);
-            let overtaken = before.filter(|(_, (fate, _))| *fate == Fate::Rejected).count();
-            assert!(!held || overtaken == 0, "{number:x} overtook one that was rejected");
+            let overtaken: Vec<_> = ahead
+                .iter()
+                .filter(|number| fates[number].0 == Fate::Rejected)
+                .collect();
+            assert!(
+                !held || overtaken.is_empty(),
+                "{number:x} overtook {overtaken:x?}, rejected"
+            );
             carried += usize::from(held);
         }
     }

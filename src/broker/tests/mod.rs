@@ -1,8 +1,10 @@
 //! Tests of the broker's parts.
 
 mod broker;
+mod carried;
 mod commands;
 mod machine;
+pub(crate) mod many;
 mod members;
 mod positions;
 mod producers;

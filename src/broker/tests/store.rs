@@ -116,34 +116,7 @@ impl Store {
     }
 
     pub(crate) async fn topic(&self, name: &str, spec: TopicSpec) -> Arc<Topic> {
-        let catalog = self.broker.catalog();
-        let namespace = Command::DefineNamespace {
-            name: "shop".into(),
-            if_not_exists: true,
-            replication: None,
-            acknowledge: Acknowledge::Majority,
-        };
-        let database = Command::DefineDatabase {
-            namespace: "shop".into(),
-            name: "orders".into(),
-            if_not_exists: true,
-        };
-        catalog
-            .propose(Command::Together(vec![namespace, database]))
-            .await
-            .unwrap();
-        let topic = Command::DefineTopic {
-            namespace: "shop".into(),
-            database: "orders".into(),
-            name: name.into(),
-            if_not_exists: false,
-            spec,
-            uuid: Uuid::new_v4(),
-            now_ms: 1,
-        };
-        let Reply::Topic(topic) = catalog.propose(topic).await.unwrap() else {
-            panic!("no topic");
-        };
+        let topic = define(self.broker.catalog(), name, spec).await;
         self.serve().await;
         topic
     }
@@ -163,6 +136,38 @@ impl Store {
         drop((host, broker, logs));
         Self::open(files, config()).await
     }
+}
+
+/// Declares a topic of the database shop.orders.
+pub(crate) async fn define(catalog: &Catalog, name: &str, spec: TopicSpec) -> Arc<Topic> {
+    let namespace = Command::DefineNamespace {
+        name: "shop".into(),
+        if_not_exists: true,
+        replication: None,
+        acknowledge: Acknowledge::Majority,
+    };
+    let database = Command::DefineDatabase {
+        namespace: "shop".into(),
+        name: "orders".into(),
+        if_not_exists: true,
+    };
+    catalog
+        .propose(Command::Together(vec![namespace, database]))
+        .await
+        .unwrap();
+    let topic = Command::DefineTopic {
+        namespace: "shop".into(),
+        database: "orders".into(),
+        name: name.into(),
+        if_not_exists: false,
+        spec,
+        uuid: Uuid::new_v4(),
+        now_ms: 1,
+    };
+    let Reply::Topic(topic) = catalog.propose(topic).await.unwrap() else {
+        panic!("no topic");
+    };
+    topic
 }
 
 /// Nothing happens by itself.
