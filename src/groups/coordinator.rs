@@ -273,6 +273,9 @@ impl Inner {
     /// The other node that must answer a request about the group; `None` for this one. With `settle`, what the request
     /// touches decides where nothing else did yet.
     pub async fn elsewhere(&self, address: &Address, settle: bool) -> Result<Option<NodeId>, Refusal> {
+        if address.group.is_empty() {
+            return Err(Refusal::InvalidGroupId);
+        }
         let namespace = match settle {
             true => self.settle_namespace(address).await?,
             false => self.namespace(address),
