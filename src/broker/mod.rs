@@ -297,6 +297,11 @@ impl Broker {
         &self.routes
     }
 
+    /// The way to other members.
+    pub fn forward(&self) -> &Forward {
+        &self.forward
+    }
+
     /// The catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog

@@ -16,7 +16,7 @@ use super::table::Api;
 use super::watch::Watch;
 use crate::auth::{self, Auth, NotStanding, Origin, Surface, Who};
 use crate::broker::Broker;
-use crate::groups::Coordinator;
+use crate::groups::{self, Coordinator};
 use cluster::catalog::{Catalog, State};
 use cluster::ids::NodeId;
 use kafka_protocol::protocol::StrBytes;
@@ -121,6 +121,7 @@ pub(crate) struct Peer {
 }
 
 /// One request.
+#[derive(Clone)]
 pub(crate) struct Call {
     /// The node.
     pub shared: Arc<Shared>,
@@ -136,6 +137,10 @@ pub(crate) struct Call {
     pub correlation: i32,
     /// What the client calls itself.
     pub client_id: Option<StrBytes>,
+    /// Another member carried it here: it goes no further.
+    pub carried: bool,
+    /// What the groups it names are answered, as their coordinator can't be asked.
+    pub refused: Option<groups::Refusal>,
 }
 
 impl Call {

@@ -1,6 +1,7 @@
 //! From a request to its handler.
 
 use super::call::Call;
+use super::carry;
 use super::guard;
 use super::handlers::{acls, admin_topics, api_versions, cluster_info, configs, fetch, groups, list_offsets, metadata};
 use super::handlers::{produce, producer_ids, sasl};
@@ -9,13 +10,13 @@ use super::reply::{Answer, Refusal, encode};
 use super::sign_in::Admission;
 use super::table::Api;
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::{Decodable, Encodable};
 use std::future::Future;
 
 /// Decoded requests below this size are not worth a permit of their own.
-const SMALL: usize = 64 << 10;
+pub(super) const SMALL: usize = 64 << 10;
 
 /// How far a request has come.
 pub(crate) enum Done {
@@ -26,7 +27,7 @@ pub(crate) enum Done {
 }
 
 /// A body that the guard has passed.
-fn decode<T: Decodable>(version: i16, body: Bytes) -> Result<T, Refusal> {
+pub(super) fn decode<T: Decodable>(version: i16, body: Bytes) -> Result<T, Refusal> {
     decode_body(body, |body| T::decode(body, version))
 }
 
@@ -111,6 +112,26 @@ where
     encode(call.api, call.version, call.correlation, &response)
 }
 
+/// Answers what another member carried here: requests about groups, nothing else.
+pub(super) async fn carried(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
+    match call.api.key {
+        ApiKey::OffsetCommit
+        | ApiKey::OffsetFetch
+        | ApiKey::JoinGroup
+        | ApiKey::Heartbeat
+        | ApiKey::LeaveGroup
+        | ApiKey::SyncGroup
+        | ApiKey::DescribeGroups
+        | ApiKey::ListGroups
+        | ApiKey::DeleteGroups
+        | ApiKey::OffsetDelete => Box::pin(run(call, body)).await,
+        key => Err(Refusal::NotServed {
+            key: key as i16,
+            version: call.version,
+        }),
+    }
+}
+
 /// Requests whose answer is encoded whole.
 async fn run(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
     match call.api.key {
@@ -120,15 +141,19 @@ async fn run(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
             Err(Refusal::Body("a null list of topics in version 0".to_owned()))
         }
         ApiKey::Metadata => answer(call, body, metadata::metadata).await,
-        ApiKey::OffsetCommit => answer(call, body, groups::offset_commit).await,
-        ApiKey::OffsetFetch => answer(call, body, groups::offset_fetch).await,
+        ApiKey::OffsetCommit => {
+            carry::answer(call, body, |call, asked| groups::offset_commit(call, asked).boxed()).await
+        }
+        ApiKey::OffsetFetch => carry::answer(call, body, |call, asked| groups::offset_fetch(call, asked).boxed()).await,
         ApiKey::FindCoordinator => answer(call, body, groups::find_coordinator).await,
-        ApiKey::JoinGroup => answer(call, body, groups::join_group).await,
-        ApiKey::Heartbeat => answer(call, body, groups::heartbeat).await,
-        ApiKey::LeaveGroup => answer(call, body, groups::leave_group).await,
-        ApiKey::SyncGroup => answer(call, body, groups::sync_group).await,
-        ApiKey::DescribeGroups => answer(call, body, groups::describe_groups).await,
-        ApiKey::ListGroups => answer(call, body, groups::list_groups).await,
+        ApiKey::JoinGroup => carry::answer(call, body, |call, asked| groups::join_group(call, asked).boxed()).await,
+        ApiKey::Heartbeat => carry::answer(call, body, |call, asked| groups::heartbeat(call, asked).boxed()).await,
+        ApiKey::LeaveGroup => carry::answer(call, body, |call, asked| groups::leave_group(call, asked).boxed()).await,
+        ApiKey::SyncGroup => carry::answer(call, body, |call, asked| groups::sync_group(call, asked).boxed()).await,
+        ApiKey::DescribeGroups => {
+            carry::answer(call, body, |call, asked| groups::describe_groups(call, asked).boxed()).await
+        }
+        ApiKey::ListGroups => carry::list(call, body).await,
         ApiKey::ApiVersions => answer(call, body, api_versions::api_versions).await,
         ApiKey::CreateTopics => answer(call, body, admin_topics::create_topics).await,
         ApiKey::DeleteTopics => answer(call, body, admin_topics::delete_topics).await,
@@ -140,10 +165,14 @@ async fn run(call: &Call, body: Bytes) -> Result<BytesMut, Refusal> {
         ApiKey::AlterConfigs => answer(call, body, configs::alter_configs).await,
         ApiKey::DescribeLogDirs => answer(call, body, cluster_info::describe_log_dirs).await,
         ApiKey::CreatePartitions => answer(call, body, admin_topics::create_partitions).await,
-        ApiKey::DeleteGroups => answer(call, body, groups::delete_groups).await,
+        ApiKey::DeleteGroups => {
+            carry::answer(call, body, |call, asked| groups::delete_groups(call, asked).boxed()).await
+        }
         ApiKey::IncrementalAlterConfigs => answer(call, body, configs::incremental_alter_configs).await,
         ApiKey::ListPartitionReassignments => answer(call, body, cluster_info::list_partition_reassignments).await,
-        ApiKey::OffsetDelete => answer(call, body, groups::offset_delete).await,
+        ApiKey::OffsetDelete => {
+            carry::answer(call, body, |call, asked| groups::offset_delete(call, asked).boxed()).await
+        }
         ApiKey::DescribeCluster => answer(call, body, cluster_info::describe_cluster).await,
         key => Err(Refusal::NotServed {
             key: key as i16,

@@ -12,6 +12,7 @@
 
 mod access;
 mod call;
+mod carry;
 mod config;
 mod connection;
 mod dispatch;

@@ -1,6 +1,7 @@
 //! The listener: accepts, limits, watches and stops connections.
 
 use super::call::{Peer, Shared};
+use super::carry::Carried;
 use super::config::KafkaConfig;
 use super::connection::{self, Ended};
 use super::endpoints::canonical;
@@ -92,6 +93,8 @@ impl KafkaServer {
             watch: Watch::new(),
             config,
         });
+        let requests = Carried(Arc::downgrade(&shared));
+        shared.broker.forward().open(cluster::forward::Door::Requests, Arc::new(requests));
         let watching = tokio::spawn(watch::look_out(shared.clone()));
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();

@@ -149,6 +149,11 @@ impl Forward {
         WeakForward(Arc::downgrade(&self.inner))
     }
 
+    /// Whether this node has a way to other members.
+    pub fn reaches_others(&self) -> bool {
+        self.inner.peers.is_some()
+    }
+
     /// Lets members of the store carry commands and questions to this node.
     pub fn serve(&self, server: PeerServer) -> PeerServer {
         server.with(serve::Service::server(self.clone()))

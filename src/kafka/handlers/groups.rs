@@ -24,7 +24,7 @@ use kafka_protocol::protocol::StrBytes;
 use std::sync::Arc;
 
 /// What a refusal is called on the wire.
-pub(super) fn error(refusal: Refusal) -> ResponseError {
+pub(crate) fn error(refusal: Refusal) -> ResponseError {
     match refusal {
         Refusal::UnknownMember => ResponseError::UnknownMemberId,
         Refusal::IllegalGeneration => ResponseError::IllegalGeneration,
@@ -50,13 +50,16 @@ pub(super) fn code<T>(result: &Result<T, Refusal>) -> i16 {
 
 /// The group a request names, if the caller may do this with it. `topics` are names the request contains; those that the
 /// caller may not read decide nothing.
-pub(super) fn address<'a>(
+pub(crate) fn address<'a>(
     call: &Call,
     access: &Access<'_>,
     action: Action,
     group: &str,
     topics: impl IntoIterator<Item = &'a str>,
 ) -> Result<Address, ResponseError> {
+    if let Some(refusal) = call.refused {
+        return Err(error(refusal));
+    }
     let (state, names) = (access.state(), &call.shared.names);
     let scope = scope(call, access);
     let recorded = || state.group_namespace(group);
@@ -80,7 +83,7 @@ pub(super) fn address<'a>(
 }
 
 /// The namespace of all groups of this caller: its user's own, or that of bare topic names, where they are read.
-pub(super) fn scope(call: &Call, access: &Access<'_>) -> Option<NamespaceId> {
+pub(crate) fn scope(call: &Call, access: &Access<'_>) -> Option<NamespaceId> {
     let bare = || {
         call.shared
             .names
@@ -94,7 +97,8 @@ pub(super) fn scope(call: &Call, access: &Access<'_>) -> Option<NamespaceId> {
 fn own(call: &Call, group: &str) -> Result<Address, Refusal> {
     let state = call.view();
     let access = Access::new(call, &state);
-    address(call, &access, Action::Read, group, []).map_err(|_| Refusal::NotAuthorized)
+    let refused = call.refused.unwrap_or(Refusal::NotAuthorized);
+    address(call, &access, Action::Read, group, []).map_err(|_| refused)
 }
 
 /// Text of a request, copied: a slice would keep the whole frame in memory as long as the group lives.
@@ -218,7 +222,7 @@ pub(crate) async fn join_group(call: &Call, request: JoinGroupRequest) -> JoinGr
     drop(request);
     let answer = match address {
         Ok(address) => call.shared.groups.join(&address, join).await,
-        Err(_) => JoinAnswer::refused(Refusal::NotAuthorized, join.member_id),
+        Err(_) => JoinAnswer::refused(call.refused.unwrap_or(Refusal::NotAuthorized), join.member_id),
     };
     let protocol = match (&answer.protocol, call.version) {
         (None, ..=6) => Some(StrBytes::default()),

@@ -1,5 +1,7 @@
 //! Group requests over a socket, in every version; what they must be answered was seen on Apache Kafka 4.3.1.
 
+mod carried;
+
 use crate::auth::{Auth, AuthConfig};
 use crate::broker::tests::store::NODE;
 use crate::broker::tests::store::{Store, partitions};
