@@ -1,7 +1,7 @@
 //! The coordinator over a real broker, its files in memory.
 
 use super::*;
-use crate::broker::tests::store::{Store, partitions};
+use crate::broker::tests::store::{NODE, Store, partitions};
 use crate::groups::{Commit, Join, Leaving, Membership, Protocol, Subscribed, Sync};
 use bytes::Bytes;
 use cluster::catalog::Topic;
@@ -130,7 +130,7 @@ async fn a_group_that_touched_nothing_moves_in_with_its_members() {
     let topic = store.topic("orders", partitions(1)).await;
     let groups = Coordinator::new(store.broker.clone(), quick());
     let (member, generation) = settle(&groups, &at("g", None)).await;
-    assert_eq!(groups.coordinator_of(&at("g", None)), Ok(None));
+    assert_eq!(groups.coordinator_of(&at("g", None)), Ok((SYSTEM_RANGE, NODE)));
     let me = who(&member, generation);
     groups
         .commit(&at("g", Some(&topic)), &me, commit(&topic, 0, 5))
