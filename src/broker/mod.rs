@@ -7,6 +7,8 @@
 //!              --> Broker::read   <------------------------------ PartitionLog::read
 //! ```
 //!
+//! What another member leads is asked of it (`carried`).
+//!
 //! Start order, for the composition root:
 //!
 //! 1. open the metadata store; [`log_checkpoints`] of it go to [`Logs::open`](crate::log::Logs::open);
@@ -18,9 +20,12 @@
 //! Stop order: front doors, [`Broker::stop`], ranges, logs.
 
 mod append;
+mod carried;
 mod checkpoint;
 mod command;
 mod encoding;
+mod fetch;
+mod look;
 mod machine;
 mod metrics;
 mod picture;
@@ -30,6 +35,7 @@ mod ranges;
 mod read;
 mod readers;
 mod retention;
+mod run;
 mod topics;
 mod wakeups;
 
@@ -52,10 +58,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use wakeups::Wakeups;
 
+pub use carried::{FetchAsked, FetchElsewhere, Heard, Lost};
 pub use checkpoint::log_checkpoints;
+pub use fetch::{FetchFrom, Fetched};
+pub use look::{Look, LookInto, Looked};
 pub use machine::PartitionMachine;
 pub use metrics::Metrics;
 pub use ranges::admit;
+pub use run::Run;
 pub use wakeups::Subscription;
 
 /// A batch that was checked (`record::validate`) and may be stored.
@@ -160,6 +170,12 @@ pub enum AccessError {
     /// Rejected: this node does not lead it, or does not know yet that it does.
     #[error("not led here")]
     NotLeader,
+    /// Invalid: the caller knows an earlier leader epoch than the current one (Kafka 74).
+    #[error("the leader epoch is over")]
+    FencedEpoch,
+    /// Rejected: the caller knows a later leader epoch than this node (Kafka 75).
+    #[error("the leader epoch is not known here yet")]
+    UnknownEpoch,
     /// Reading failed.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -175,6 +191,18 @@ pub struct Marks {
     /// The current leader epoch (term) of the partition's range.
     pub leader_epoch: i32,
     pub size: u64,
+}
+
+impl Marks {
+    /// KIP-320: whether the caller knows the leader epoch that is current. -1: it does not say.
+    pub fn check_epoch(&self, known: i32) -> Result<(), AccessError> {
+        match known.cmp(&self.leader_epoch) {
+            _ if known < 0 => Ok(()),
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Less => Err(AccessError::FencedEpoch),
+            std::cmp::Ordering::Greater => Err(AccessError::UnknownEpoch),
+        }
+    }
 }
 
 /// Why records were not deleted.
@@ -284,6 +312,7 @@ impl Broker {
             },
         });
         tokio::spawn(retention::run(Arc::downgrade(&broker), broker.stop.clone()));
+        broker.answer_members();
         broker
     }
 

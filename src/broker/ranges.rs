@@ -6,7 +6,7 @@ use crate::log::{Health, Logs};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use cluster::forward::Admit;
-use cluster::ids::RangeId;
+use cluster::ids::{NodeId, RangeId};
 use cluster::machine::Payload;
 use cluster::meta::MetaError;
 use cluster::range::{Leadership, ProposeError, Range};
@@ -125,37 +125,33 @@ impl Broker {
 
     /// Resolves once this node leads the range; waits for it, briefly, while it is starting or electing.
     pub async fn led_here(&self, range: RangeId) -> Result<(), ProposeError> {
-        self.leading(range).await.map(drop)
+        match self.led(range).await? {
+            None => Ok(()),
+            leader => Err(not_leader(range, leader)),
+        }
     }
 
-    /// A range that this node leads; waits for it, briefly, while it is starting or electing.
-    pub(super) async fn leading(&self, id: RangeId) -> Result<Arc<Held>, ProposeError> {
-        if let Some(held) = self.ranges.get(id).filter(|held| held.leadership().here) {
-            return Ok(held);
-        }
+    /// Resolves once somebody is known to lead the range: `None` for this node, else who it is. Waits for that, briefly.
+    pub async fn led(&self, range: RangeId) -> Result<Option<NodeId>, ProposeError> {
+        let (mut added, mut changed) = (self.ranges.added.subscribe(), self.routes.changed());
+        let settled = async {
+            loop {
+                added.borrow_and_update();
+                changed.borrow_and_update();
+                if self.ranges.leadership(range).is_some_and(|now| now.here) {
+                    return None;
+                }
+                if let Some(node) = self.range_elsewhere(range) {
+                    return Some(node);
+                }
+                tokio::select! {
+                    _ = added.changed() => {}
+                    _ = changed.changed() => {}
+                }
+            }
+        };
         let deadline = Instant::now() + self.config.range_wait;
-        let mut added = self.ranges.added.subscribe();
-        let held = loop {
-            if let Some(held) = self.ranges.get(id) {
-                break held;
-            }
-            match timeout_at(deadline, added.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(_) => return Err(not_leader(id, None)),
-            }
-        };
-        let node = self.node;
-        let settled = |l: &Leadership| l.here || l.leader.is_some_and(|leader| leader != node);
-        let mut leadership = held.leadership.clone();
-        let leader = match timeout_at(deadline, leadership.wait_for(settled)).await {
-            Ok(Ok(now)) if now.here => None,
-            Ok(Ok(now)) => Some(now.leader),
-            Ok(Err(_)) | Err(_) => Some(None),
-        };
-        match leader {
-            None => Ok(held),
-            Some(leader) => Err(not_leader(id, leader)),
-        }
+        timeout_at(deadline, settled).await.map_err(|_| not_leader(range, None))
     }
 
     /// Hands a command to a range, here or at the member that leads it; waits briefly while nobody does. When this

@@ -87,6 +87,13 @@ impl Broker {
         Ok(self.led(topic, index)?.marks())
     }
 
+    /// Bytes this node stores of a partition, leading it or not; `None` where it does not hold the partition's range.
+    pub fn replica_size(&self, topic: &Topic, index: u32) -> Option<u64> {
+        self.ranges.get(*topic.partitions.get(index as usize)?)?;
+        let log = self.logs.get(PartitionId { topic: topic.id, index });
+        Some(log.map_or(0, |log| log.size()))
+    }
+
     /// The first record at or after a timestamp: (offset, its timestamp, leader epoch).
     /// Decompresses at most one batch, with a cap.
     pub fn offset_by_timestamp(
@@ -242,7 +249,7 @@ fn unreadable(header: &BatchHeader, why: DecodeError) -> AccessError {
     AccessError::Read(storage(header.base_offset, why))
 }
 
-fn storage(offset: Offset, why: impl std::fmt::Display) -> ReadError {
+pub(super) fn storage(offset: Offset, why: impl std::fmt::Display) -> ReadError {
     ReadError::Storage {
         file: format!("the batch at offset {offset}"),
         position: 0,

@@ -1,7 +1,7 @@
 //! What is done to whole topics and to log starts, and producer ids.
 
 use super::command::{Command, read_dropped, read_trimmed};
-use super::{AccessError, Broker, DeleteError};
+use super::{AccessError, Broker, DeleteError, Look};
 use crate::log::{Offset, ReadError};
 use cluster::catalog::{CatalogFailure, Reply, Topic};
 use cluster::ids::{PartitionId, RangeId, TopicId};
@@ -15,8 +15,11 @@ const PRODUCER_ID_BLOCK: u32 = 1000;
 impl Broker {
     /// Moves the log start up to `to` (`None`: the high watermark) and answers the new log start.
     /// Above the high watermark: `ReadError::OutOfRange`.
-    pub async fn delete_records(&self, topic: &Topic, index: u32, to: Option<Offset>) -> Result<Offset, DeleteError> {
-        let marks = self.marks(topic, index)?;
+    pub async fn delete_records(
+        self: &Arc<Self>,
+        topic: &Arc<Topic>,
+        index: u32, to: Option<Offset>) -> Result<Offset, DeleteError> {
+        let marks = self.look_into(topic, index, Look::Marks).await?.marks;
         let to = to.unwrap_or(marks.high_watermark);
         if to < 0 || to > marks.high_watermark {
             return Err(DeleteError::Access(AccessError::Read(ReadError::OutOfRange {

@@ -55,6 +55,8 @@ pub(crate) fn append(error: &AppendError) -> ResponseError {
 pub(crate) fn access(error: &AccessError) -> ResponseError {
     match error {
         AccessError::NotLeader => ResponseError::NotLeaderOrFollower,
+        AccessError::FencedEpoch => ResponseError::FencedLeaderEpoch,
+        AccessError::UnknownEpoch => ResponseError::UnknownLeaderEpoch,
         AccessError::Read(ReadError::OutOfRange { .. }) => ResponseError::OffsetOutOfRange,
         AccessError::Read(ReadError::Storage { .. }) => ResponseError::KafkaStorageError,
     }
@@ -160,6 +162,8 @@ mod tests {
         };
         for (error, code) in [
             (AccessError::NotLeader, 6),
+            (AccessError::FencedEpoch, 74),
+            (AccessError::UnknownEpoch, 75),
             (AccessError::Read(range), 1),
             (AccessError::Read(storage), 56),
         ] {

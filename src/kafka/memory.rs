@@ -115,6 +115,15 @@ impl Drop for Waiting<'_> {
 }
 
 impl Held {
+    /// The bytes of both.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        if let Some(more) = other.permits {
+            self.add(more);
+        }
+        self.beyond = self.beyond.or(other.beyond);
+        self
+    }
+
     fn add(&mut self, more: OwnedSemaphorePermit) {
         match &mut self.permits {
             Some(permits) => permits.merge(more),

@@ -21,17 +21,6 @@ pub(crate) fn index(topic: &Topic, index: i32) -> Result<u32, ResponseError> {
         .ok_or(ResponseError::UnknownTopicOrPartition)
 }
 
-/// KIP-320: whether the client knows the leader epoch that is current. -1: it does not say.
-pub(crate) fn check_epoch(asked: i32, current: i32) -> Result<(), ResponseError> {
-    if asked < 0 || asked == current {
-        Ok(())
-    } else if asked < current {
-        Err(ResponseError::FencedLeaderEpoch)
-    } else {
-        Err(ResponseError::UnknownLeaderEpoch)
-    }
-}
-
 /// Raft terms are leader epochs.
 pub(crate) fn epoch(term: u64) -> i32 {
     i32::try_from(term).unwrap_or(i32::MAX)
@@ -93,18 +82,5 @@ impl<'a> Leaders<'a> {
         let leader = self.of(SYSTEM_RANGE).map(|(broker, _)| broker);
         let anybody = || self.brokers.listed().first().map(|e| e.broker);
         leader.or_else(anybody).unwrap_or(NO_BROKER)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn epochs_below_are_fenced_and_above_unknown() {
-        assert_eq!(check_epoch(-1, 4), Ok(()));
-        assert_eq!(check_epoch(4, 4), Ok(()));
-        assert_eq!(check_epoch(3, 4), Err(ResponseError::FencedLeaderEpoch));
-        assert_eq!(check_epoch(5, 4), Err(ResponseError::UnknownLeaderEpoch));
     }
 }

@@ -171,13 +171,13 @@ async fn create(
     Ok(created)
 }
 
-/// A client may use a topic as soon as it is told of it: waits, within limits, for ranges that are just starting.
+/// A client may use a topic as soon as it is told of it: waits, within limits, for ranges that have no leader yet.
 async fn await_leaders(call: &Call, topic: &Topic) {
     let mut ranges = topic.partitions.clone();
     ranges.sort_unstable();
     ranges.dedup();
-    // Led elsewhere, or not in time: told by Metadata, not here.
-    let _ = join_all(ranges.into_iter().map(|range| call.broker().led_here(range))).await;
+    // What has none in time is told by Metadata, not here.
+    let _ = join_all(ranges.into_iter().map(|range| call.broker().led(range))).await;
 }
 
 async fn define(call: &Call, parts: Parts<'_>, spec: TopicSpec) -> Result<Arc<Topic>, Refused> {
@@ -436,13 +436,13 @@ pub(crate) async fn delete_records(call: &Call, request: DeleteRecordsRequest) -
 }
 
 /// Moves the log start; -1 means the high watermark.
-async fn trim(call: &Call, topic: &Topic, partition: i32, offset: i64) -> Result<i64, ResponseError> {
+async fn trim(call: &Call, topic: &Arc<Topic>, partition: i32, offset: i64) -> Result<i64, ResponseError> {
     let index = partitions::index(topic, partition)?;
     let to = match offset {
         -1 => None,
         0.. => Some(offset),
         _ => return Err(ResponseError::OffsetOutOfRange),
     };
-    let trimmed = call.broker().delete_records(topic, index, to).await;
+    let trimmed = call.shared.broker.delete_records(topic, index, to).await;
     trimmed.map_err(|e| errors::delete(&e))
 }

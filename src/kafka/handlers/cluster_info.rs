@@ -59,7 +59,8 @@ pub(crate) async fn describe_cluster(call: &Call, request: DescribeClusterReques
     }
 }
 
-/// One folder; topics that are not there are left out, as in Kafka.
+/// One folder, with the replicas this member holds, led here or not: who adds up what all members tell counts each replica
+/// once, as in Kafka. Topics that are not there are left out.
 pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let state = call.view();
     let access = Access::new(call, &state);
@@ -75,11 +76,11 @@ pub(crate) async fn describe_log_dirs(call: &Call, request: DescribeLogDirsReque
         let all = asked.unwrap_or_else(|| (0..topic.partitions.len() as i32).collect());
         let partitions = all.into_iter().filter_map(|partition| {
             let index = partitions::index(topic, partition).ok()?;
-            let marks = call.broker().marks(topic, index).ok()?;
+            let size = call.broker().replica_size(topic, index)?;
             Some(
                 DescribeLogDirsPartition::default()
                     .with_partition_index(partition)
-                    .with_partition_size(i64::try_from(marks.size).unwrap_or(i64::MAX)),
+                    .with_partition_size(i64::try_from(size).unwrap_or(i64::MAX)),
             )
         });
         DescribeLogDirsTopic::default()

@@ -4,18 +4,22 @@
 //!   read all -> enough, or an error? -> answer
 //!                 no: subscribe -> read all again -> wait for a commit or the deadline -> read all again ..
 //! ```
+//!
+//! Partitions that other members lead are asked of them (`elsewhere`).
+
+mod elsewhere;
 
 use crate::auth::Action;
-use crate::broker::{AccessError, Marks};
+use crate::broker::{AccessError, FetchFrom, Fetched};
 use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::fetch_response::{FetchHead, PartitionAnswer, write};
 use crate::kafka::fetch_sessions::{Context, TopicKey, Wanted, Wants};
 use crate::kafka::memory::Held;
-use crate::kafka::partitions::{self, Leaders, check_epoch};
+use crate::kafka::partitions::{self, Leaders};
 use crate::kafka::reply::{Answer, Refusal};
-use crate::log::{Piece, ReadError, Slice};
+use crate::log::{Piece, ReadError};
 use cluster::catalog::{State, Topic};
 use cluster::ids::PartitionId;
 use kafka_protocol::ResponseError;
@@ -38,10 +42,13 @@ struct Bounds {
 }
 
 /// One pass over the partitions.
+#[derive(Default)]
 struct Pass {
     answers: Vec<PartitionAnswer>,
     bytes: usize,
     failed: bool,
+    /// Some of it is led by other members, and was not read.
+    elsewhere: bool,
 }
 
 impl Pass {
@@ -94,13 +101,23 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
         }
     };
     let mut pass = enough(call, &wants, &bounds).await;
+    let held = match pass.elsewhere {
+        true => {
+            let all;
+            (pass, all) = Box::pin(elsewhere::enough(call, &wants, &bounds)).await;
+            all
+        }
+        false => {
+            let mut held = call.shared.answers.try_take(pass.in_memory());
+            if held.is_none() && bounds.max_bytes > SCARCE {
+                bounds.max_bytes = SCARCE;
+                pass = Topics::default().read(call, &wants, &bounds);
+                held = call.shared.answers.try_take(pass.in_memory());
+            }
+            held.unwrap_or_default()
+        }
+    };
     call.stands()?;
-    let mut held = call.shared.answers.try_take(pass.in_memory());
-    if held.is_none() && bounds.max_bytes > SCARCE {
-        bounds.max_bytes = SCARCE;
-        pass = Topics::default().read(call, &wants, &bounds);
-        held = call.shared.answers.try_take(pass.in_memory());
-    }
     let mut answers = settle(&mut wants, pass.answers, changed_only, session.is_some());
     let endpoints = match call.version >= 12 && pass.failed {
         true => name_leaders(call, &wants, &mut answers),
@@ -112,7 +129,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Result<Answer, 
     if let Some(session) = session {
         session.put_back(wants);
     }
-    Ok(Answer::Pieces(pieces, held.unwrap_or_default()))
+    Ok(Answer::Pieces(pieces, held))
 }
 
 /// Reads until there is enough, an error to tell, or no time left.
@@ -122,7 +139,8 @@ async fn enough(call: &Call, wants: &Wants, bounds: &Bounds) -> Pass {
     if is_enough(&pass, bounds) {
         return pass;
     }
-    let mut subscription = call.broker().subscribe(&topics.partitions(wants));
+    // What is led elsewhere fails the pass, so that it gets no further than this.
+    let mut subscription = call.broker().subscribe(&topics.partitions(wants, |_| true));
     let mut changes = call.shared.watch.changes();
     loop {
         changes.mark_unchanged();
@@ -168,83 +186,117 @@ impl Topics {
             .collect();
     }
 
-    fn partitions(&self, wants: &Wants) -> Vec<PartitionId> {
-        let id = |wanted: &Wanted| {
-            let topic = self.found[wanted.topic].as_ref().ok()?;
-            let index = partitions::index(topic, wanted.partition).ok()?;
-            Some(PartitionId { topic: topic.id, index })
-        };
-        wants.partitions.iter().filter_map(id).collect()
+    /// The topic and number of a partition, if it exists.
+    fn find(&self, wanted: &Wanted) -> Result<(&Arc<Topic>, u32), ResponseError> {
+        let topic = self.found[wanted.topic].as_ref().map_err(|e| *e)?;
+        Ok((topic, partitions::index(topic, wanted.partition)?))
     }
 
-    /// Reads every partition, beginning with the one whose turn it is. The first batch comes whatever its size; what
-    /// follows stays within the bounds.
+    /// Those that exist, of the `which` places in the order of the pass.
+    fn partitions(&self, wants: &Wants, which: impl Fn(usize) -> bool) -> Vec<PartitionId> {
+        let wanted = in_turn(wants).enumerate().filter(|(place, _)| which(*place));
+        let id = |(_, wanted)| {
+            let (topic, index) = self.find(wanted).ok()?;
+            Some(PartitionId { topic: topic.id, index })
+        };
+        wanted.filter_map(id).collect()
+    }
+
+    /// Reads every partition. The first batch comes whatever its size; what follows stays within the bounds.
     fn read(&mut self, call: &Call, wants: &Wants, bounds: &Bounds) -> Pass {
+        self.read_some(call, wants, bounds.max_bytes, bounds.first_whole, |_| true)
+    }
+
+    /// Reads the `which` places; the others are left empty.
+    fn read_some(
+        &mut self,
+        call: &Call,
+        wants: &Wants,
+        max_bytes: usize,
+        first_whole: bool,
+        which: impl Fn(usize) -> bool,
+    ) -> Pass {
         self.look_up(call, &wants.topics);
         let mut pass = Pass {
             answers: Vec::with_capacity(wants.partitions.len()),
-            bytes: 0,
-            failed: false,
+            ..Pass::default()
         };
-        let (before, from) = wants.partitions.split_at(wants.turn.min(wants.partitions.len()));
-        for wanted in from.iter().chain(before) {
-            let left = bounds.max_bytes.saturating_sub(pass.bytes);
-            let max = usize::try_from(wanted.max_bytes).unwrap_or(0).min(left);
-            let answer = match &self.found[wanted.topic] {
-                Ok(topic) => one(call, topic, wanted, max, bounds.first_whole && pass.bytes == 0),
-                Err(error) => Err(*error),
+        for (place, wanted) in in_turn(wants).enumerate() {
+            if !which(place) {
+                pass.answers.push(PartitionAnswer::default());
+                continue;
+            }
+            let left = max_bytes.saturating_sub(pass.bytes);
+            let answer = match self.find(wanted) {
+                Ok((topic, index)) => {
+                    let first_whole = first_whole && pass.bytes == 0;
+                    match call.broker().fetch(topic, index, &from(wanted), left, first_whole) {
+                        Ok(fetched) => answer(wanted, fetched),
+                        Err(error) => {
+                            pass.elsewhere |= matches!(error, AccessError::NotLeader)
+                                && call.broker().led_elsewhere(topic, index).is_some();
+                            refusal(wanted, failed(topic, index, &error))
+                        }
+                    }
+                }
+                Err(error) => refusal(wanted, error),
             };
-            let answer = answer.unwrap_or_else(|error| PartitionAnswer {
-                topic: wanted.topic,
-                partition: wanted.partition,
-                error: Some(error),
-                high_watermark: -1,
-                last_stable_offset: -1,
-                log_start: -1,
-                ..Default::default()
-            });
-            pass.bytes += answer.bytes;
-            pass.failed |= answer.error.is_some() || answer.diverging.is_some();
-            pass.answers.push(answer);
+            pass.add(answer);
         }
         pass
     }
 }
 
-fn one(
-    call: &Call,
-    topic: &Topic,
-    wanted: &Wanted,
-    max_bytes: usize,
-    first_whole: bool,
-) -> Result<PartitionAnswer, ResponseError> {
-    let broker = call.broker();
-    let index = partitions::index(topic, wanted.partition)?;
-    if wanted.leader_epoch >= 0 {
-        let marks = broker.marks(topic, index).map_err(|e| errors::access(&e))?;
-        check_epoch(wanted.leader_epoch, marks.leader_epoch)?;
+impl Pass {
+    fn add(&mut self, answer: PartitionAnswer) {
+        self.bytes += answer.bytes;
+        self.failed |= answer.error.is_some() || answer.diverging.is_some();
+        self.answers.push(answer);
     }
-    if wanted.last_fetched_epoch >= 0
-        && let Some(diverging) = diverging(call, topic, index, wanted)?
-    {
-        return Ok(diverging);
-    }
-    let (marks, slice) = match broker.read(topic, index, wanted.offset, max_bytes, first_whole) {
-        Ok(read) => read,
-        Err(error) => return Err(failed(topic, index, &error)),
-    };
-    Ok(answer(wanted, &marks, slice))
 }
 
-fn answer(wanted: &Wanted, marks: &Marks, slice: Slice) -> PartitionAnswer {
+/// The partitions, beginning with the one whose turn it is.
+fn in_turn(wants: &Wants) -> impl Iterator<Item = &Wanted> {
+    let (before, from) = wants.partitions.split_at(wants.turn.min(wants.partitions.len()));
+    from.iter().chain(before)
+}
+
+fn from(wanted: &Wanted) -> FetchFrom {
+    FetchFrom {
+        offset: wanted.offset,
+        max_bytes: usize::try_from(wanted.max_bytes).unwrap_or(0),
+        leader_epoch: wanted.leader_epoch,
+        last_fetched_epoch: wanted.last_fetched_epoch,
+    }
+}
+
+fn answer(wanted: &Wanted, fetched: Fetched) -> PartitionAnswer {
+    let Fetched {
+        marks,
+        diverging,
+        slice,
+    } = fetched;
     PartitionAnswer {
         topic: wanted.topic,
         partition: wanted.partition,
         high_watermark: marks.high_watermark,
         last_stable_offset: marks.high_watermark,
         log_start: marks.log_start,
+        diverging,
         bytes: slice.bytes,
         pieces: slice.pieces,
+        ..Default::default()
+    }
+}
+
+fn refusal(wanted: &Wanted, error: ResponseError) -> PartitionAnswer {
+    PartitionAnswer {
+        topic: wanted.topic,
+        partition: wanted.partition,
+        error: Some(error),
+        high_watermark: -1,
+        last_stable_offset: -1,
+        log_start: -1,
         ..Default::default()
     }
 }
@@ -254,30 +306,6 @@ fn failed(topic: &Topic, index: u32, error: &AccessError) -> ResponseError {
         tracing::error!(topic = topic.full_name(), partition = index, %error, "a partition cannot be read");
     }
     errors::access(error)
-}
-
-/// KIP-595: a client that says which epoch it read last learns where that epoch ended, if not where it thinks.
-fn diverging(
-    call: &Call,
-    topic: &Topic,
-    index: u32,
-    wanted: &Wanted,
-) -> Result<Option<PartitionAnswer>, ResponseError> {
-    let broker = call.broker();
-    let marks = broker.marks(topic, index).map_err(|e| errors::access(&e))?;
-    let end = match wanted.last_fetched_epoch {
-        epoch if epoch == marks.leader_epoch => Some((epoch, marks.log_end)),
-        epoch => broker
-            .epoch_end(topic, index, epoch)
-            .map_err(|e| failed(topic, index, &e))?,
-    };
-    let (epoch, end) = end.ok_or(ResponseError::OffsetOutOfRange)?;
-    if epoch >= wanted.last_fetched_epoch && end >= wanted.offset {
-        return Ok(None);
-    }
-    let mut told = answer(wanted, &marks, Slice::default());
-    told.diverging = Some((epoch, end));
-    Ok(Some(told))
 }
 
 /// Remembers what is told. In a session only what changed is told, and the next fetch begins behind the last partition

@@ -1,12 +1,12 @@
 //! ListOffsets (2) and OffsetForLeaderEpoch (23): positions in a log by time and by epoch.
 
 use crate::auth::Action;
-use crate::broker::{AccessError, Marks};
+use crate::broker::{AccessError, Look, LookInto, Looked};
 use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use crate::kafka::errors;
-use crate::kafka::partitions::{self, NO_EPOCH, check_epoch};
-use cluster::catalog::Topic;
+use crate::kafka::partitions::{self, NO_EPOCH};
+use crate::log::ReadError;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
@@ -31,12 +31,20 @@ const LATEST_TIERED: i64 = -5;
 type Found = (i64, i64, i32);
 const NOTHING: Found = (-1, -1, NO_EPOCH);
 
+/// A partition's place in the answer, and what is known of it without looking, or looked for.
+enum Asked {
+    Known(ResponseError),
+    /// A number in the list of looks.
+    Look(usize),
+}
+
 pub(crate) async fn list_offsets(call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let state = call.view();
     let access = Access::new(call, &state);
     let duplicates = duplicates(&request.topics);
     let mut told = HashSet::new();
-    let mut response = ListOffsetsResponse::default();
+    let mut looks = Vec::new();
+    let mut asked_of = Vec::with_capacity(request.topics.len());
     for asked in request.topics {
         let topic = access.topic(Action::Describe, &asked.name);
         let mut partitions = Vec::with_capacity(asked.partitions.len());
@@ -46,22 +54,44 @@ pub(crate) async fn list_offsets(call: &Call, request: ListOffsetsRequest) -> Li
             if twice && !told.insert(key) {
                 continue;
             }
-            let found = match &topic {
+            let into = match &topic {
                 Ok(_) if twice => Err(ResponseError::InvalidRequest),
-                Ok(topic) => look(call, topic, &partition).await,
+                Ok(topic) => partitions::index(topic, partition.partition_index).map(|index| LookInto {
+                    topic: Arc::clone(topic),
+                    index,
+                    look: look_for(call.version, partition.timestamp),
+                }),
                 Err(error) => Err(*error),
             };
-            partitions.push(answer(call, partition.partition_index, found));
+            partitions.push((
+                match into {
+                    Ok(into) => {
+                        looks.push(into);
+                        Asked::Look(looks.len() - 1)
+                    }
+                    Err(error) => Asked::Known(error),
+                },
+                partition,
+            ));
         }
         if !partitions.is_empty() {
-            response.topics.push(
-                ListOffsetsTopicResponse::default()
-                    .with_name(asked.name)
-                    .with_partitions(partitions),
-            );
+            asked_of.push((asked.name, partitions));
         }
     }
-    response
+    let looked = call.shared.broker.look(looks).await;
+    let topics = asked_of.into_iter().map(|(name, partitions)| {
+        let partitions = partitions.iter().map(|(asked, partition)| {
+            let found = match asked {
+                Asked::Known(error) => Err(*error),
+                Asked::Look(at) => found(call.version, partition, &looked[*at]),
+            };
+            answer(call, partition.partition_index, found)
+        });
+        ListOffsetsTopicResponse::default()
+            .with_partitions(partitions.collect())
+            .with_name(name)
+    });
+    ListOffsetsResponse::default().with_topics(topics.collect())
 }
 
 fn duplicates(topics: &[ListOffsetsTopic]) -> HashSet<(kafka_protocol::protocol::StrBytes, i32)> {
@@ -84,60 +114,52 @@ fn answer(call: &Call, index: i32, found: Result<Found, ResponseError>) -> ListO
     }
 }
 
-async fn look(call: &Call, topic: &Arc<Topic>, asked: &ListOffsetsPartition) -> Result<Found, ResponseError> {
-    let broker = &call.shared.broker;
-    let index = partitions::index(topic, asked.partition_index)?;
-    let marks = broker.marks(topic, index).map_err(|e| errors::access(&e))?;
-    check_epoch(asked.current_leader_epoch, marks.leader_epoch)?;
-    let since = match asked.timestamp {
+/// Versions that know what is asked for.
+fn since(timestamp: i64) -> i16 {
+    match timestamp {
         0.. | LATEST | EARLIEST => 0,
         MAX_TIMESTAMP => 7,
         EARLIEST_LOCAL => 8,
         LATEST_TIERED => 9,
         _ => i16::MAX,
-    };
-    if call.version < since {
+    }
+}
+
+fn look_for(version: i16, timestamp: i64) -> Look {
+    match timestamp {
+        _ if version < since(timestamp) => Look::Marks,
+        EARLIEST | EARLIEST_LOCAL => Look::Earliest,
+        MAX_TIMESTAMP => Look::MaxTimestamp,
+        0.. => Look::ByTimestamp(timestamp),
+        _ => Look::Marks,
+    }
+}
+
+fn found(
+    version: i16,
+    asked: &ListOffsetsPartition,
+    looked: &Result<Looked, AccessError>,
+) -> Result<Found, ResponseError> {
+    let looked = looked.as_ref().map_err(told)?;
+    let marks = &looked.marks;
+    marks
+        .check_epoch(asked.current_leader_epoch)
+        .map_err(|e| errors::access(&e))?;
+    if version < since(asked.timestamp) {
         return Err(ResponseError::UnsupportedVersion);
     }
     match asked.timestamp {
         LATEST => Ok((marks.high_watermark, -1, marks.leader_epoch)),
-        EARLIEST | EARLIEST_LOCAL => Ok((marks.log_start, -1, epoch_of_start(call, topic, index, &marks)?)),
         LATEST_TIERED => Ok(NOTHING),
-        timestamp => {
-            // Reads from disk, and may decompress a batch.
-            let (broker, topic) = (broker.clone(), topic.clone());
-            let read = move || match timestamp {
-                MAX_TIMESTAMP => broker.offset_of_max_timestamp(&topic, index),
-                _ => broker.offset_by_timestamp(&topic, index, timestamp),
-            };
-            let found = tokio::task::spawn_blocking(read)
-                .await
-                .map_err(|_| ResponseError::KafkaStorageError)?
-                .map_err(|e| told(&e))?;
-            Ok(found.unwrap_or(NOTHING))
-        }
+        _ => Ok(looked.found.unwrap_or(NOTHING)),
     }
 }
 
 fn told(error: &AccessError) -> ResponseError {
-    if let AccessError::Read(error) = error {
+    if let AccessError::Read(error @ ReadError::Storage { .. }) = error {
         tracing::error!(%error, "a partition cannot be read");
     }
     errors::access(error)
-}
-
-/// The epoch of the first record held: the smallest whose end lies beyond it. Ends grow with epochs.
-fn epoch_of_start(call: &Call, topic: &Topic, index: u32, marks: &Marks) -> Result<i32, ResponseError> {
-    let (mut low, mut high) = (0, marks.leader_epoch);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let end = call.broker().epoch_end(topic, index, middle).map_err(|e| told(&e))?;
-        match end {
-            Some((_, end)) if end > marks.log_start => high = middle,
-            _ => low = middle + 1,
-        }
-    }
-    Ok(low)
 }
 
 pub(crate) async fn offset_for_leader_epoch(
@@ -146,32 +168,61 @@ pub(crate) async fn offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse {
     let state = call.view();
     let access = Access::new(call, &state);
-    let topics = request.topics.into_iter().map(|asked| {
+    let mut looks = Vec::new();
+    let mut asked_of = Vec::with_capacity(request.topics.len());
+    for asked in request.topics {
         let topic = access.topic(Action::Describe, &asked.topic);
-        let partitions = asked.partitions.iter().map(|partition| {
+        let partitions = asked.partitions.into_iter().map(|partition| {
+            let topic = topic.as_ref().map_err(|e| *e);
+            let into = topic.and_then(|topic| Ok((topic, partitions::index(topic, partition.partition)?)));
+            let asked = match into {
+                Ok((topic, index)) => {
+                    let look = match partition.leader_epoch {
+                        epoch @ 0.. => Look::EpochEnd(epoch),
+                        _ => Look::Marks,
+                    };
+                    let topic = Arc::clone(topic);
+                    looks.push(LookInto { topic, index, look });
+                    Asked::Look(looks.len() - 1)
+                }
+                Err(error) => Asked::Known(error),
+            };
+            (asked, partition)
+        });
+        let partitions: Vec<_> = partitions.collect();
+        asked_of.push((asked.topic, partitions));
+    }
+    let looked = call.shared.broker.look(looks).await;
+    let topics = asked_of.into_iter().map(|(name, partitions)| {
+        let partitions = partitions.iter().map(|(asked, partition)| {
             let response = EpochEndOffset::default().with_partition(partition.partition);
-            match topic
-                .as_ref()
-                .map_err(|e| *e)
-                .and_then(|t| epoch_end(call, t, partition))
-            {
+            let end = match asked {
+                Asked::Known(error) => Err(*error),
+                Asked::Look(at) => epoch_end(partition, &looked[*at]),
+            };
+            match end {
                 Ok((epoch, end)) => response.with_leader_epoch(epoch).with_end_offset(end),
                 Err(error) => response.with_error_code(error.code()),
             }
         });
         OffsetForLeaderTopicResult::default()
             .with_partitions(partitions.collect())
-            .with_topic(asked.topic)
+            .with_topic(name)
     });
     OffsetForLeaderEpochResponse::default().with_topics(topics.collect())
 }
 
 /// The largest epoch not above the asked one and where it ends: the current one at the log end, one that is yet to come
 /// nowhere (-1, -1). One from before all that is known ends where the log begins.
-fn epoch_end(call: &Call, topic: &Topic, asked: &OffsetForLeaderPartition) -> Result<(i32, i64), ResponseError> {
-    let index = partitions::index(topic, asked.partition)?;
-    let marks = call.broker().marks(topic, index).map_err(|e| errors::access(&e))?;
-    check_epoch(asked.current_leader_epoch, marks.leader_epoch)?;
+fn epoch_end(
+    asked: &OffsetForLeaderPartition,
+    looked: &Result<Looked, AccessError>,
+) -> Result<(i32, i64), ResponseError> {
+    let looked = looked.as_ref().map_err(told)?;
+    let marks = &looked.marks;
+    marks
+        .check_epoch(asked.current_leader_epoch)
+        .map_err(|e| errors::access(&e))?;
     let epoch = asked.leader_epoch;
     if epoch == marks.leader_epoch {
         return Ok((epoch, marks.log_end));
@@ -179,9 +230,6 @@ fn epoch_end(call: &Call, topic: &Topic, asked: &OffsetForLeaderPartition) -> Re
     if epoch == NO_EPOCH || epoch > marks.leader_epoch {
         return Ok((NO_EPOCH, -1));
     }
-    let end = match epoch {
-        0.. => call.broker().epoch_end(topic, index, epoch).map_err(|e| told(&e))?,
-        _ => None,
-    };
+    let end = looked.found.map(|(end, _, epoch)| (epoch, end));
     Ok(end.unwrap_or((epoch, marks.log_start)))
 }

@@ -4,15 +4,23 @@ use super::super::error::ErrorKind;
 use super::super::json::{Document, TYPES_HEADER};
 use super::super::value::Value;
 use super::Answer;
-use crate::broker::{AccessError, Broker};
-use crate::log::{Offset, Piece, ReadError, Slice};
-use crate::record::{BatchHeader, Limits, RecordReader, RecordView, TimestampType};
+use crate::broker::{AccessError, Broker, Run};
+use crate::log::{Offset, ReadError};
+use crate::record::{BatchHeader, Limits, RecordReader, RecordView};
+use bytes::Bytes;
 use cluster::catalog::Topic;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// Bytes asked of one partition at a time when it is the only one.
 const RUN_BYTES: usize = 1024 * 1024;
+/// Bytes asked of another member to learn when a partition's next batch was appended.
+const PEEK_BYTES: usize = 64 * 1024;
+/// Bytes read for that and kept until their turn comes, over all partitions.
+const AHEAD_BYTES: usize = 4 * 1024 * 1024;
+
 /// Where reading starts in a partition, and later where it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
@@ -30,51 +38,113 @@ pub(super) struct Found {
     pub(super) value: Value,
 }
 
+/// Batches that were read and whose turn has not come yet, with the time each was appended.
+type Ahead = VecDeque<(i64, Bytes)>;
+
+/// A topic's partitions, wherever they are led. For a thread that may block.
+pub(super) struct Source {
+    pub(super) broker: Arc<Broker>,
+    pub(super) topic: Arc<Topic>,
+    pub(super) runtime: Handle,
+}
+
+impl Source {
+    fn run(&self, partition: u32, offset: Offset, max_bytes: usize) -> Result<Run, AccessError> {
+        let (broker, topic) = (&self.broker, &self.topic);
+        match broker.led_elsewhere(topic, partition) {
+            None => broker.run_here(topic, partition, offset, max_bytes),
+            Some(_) => self.runtime.block_on(broker.run(topic, partition, offset, max_bytes)),
+        }
+    }
+
+    /// The batches at the cursor; moves a cursor below the log start up to it.
+    fn batches(&self, cursor: &mut Cursor, max_bytes: usize) -> Result<Ahead, ErrorKind> {
+        let run = self.run(cursor.partition, cursor.next, max_bytes)?;
+        if run.from > cursor.next {
+            cursor.passed_over += run.from.abs_diff(cursor.next);
+            cursor.next = run.from;
+        }
+        Ok(run.batches.into())
+    }
+
+    /// When the batch at the cursor was appended; `None` at the end. What had to be read for that is kept in `ahead` while
+    /// little is kept in all: another member is not asked twice.
+    fn next_time(&self, cursor: &mut Cursor, ahead: &mut Ahead, kept: &mut usize) -> Result<Option<i64>, ErrorKind> {
+        if self.broker.led_elsewhere(&self.topic, cursor.partition).is_none() {
+            return next_time(&self.broker, &self.topic, cursor);
+        }
+        let batches = self.batches(cursor, PEEK_BYTES)?;
+        let time = batches.front().map(|(time, _)| *time);
+        let size: usize = batches.iter().map(|(_, batch)| batch.len()).sum();
+        if *kept + size <= AHEAD_BYTES {
+            *kept += size;
+            *ahead = batches;
+        }
+        Ok(time)
+    }
+}
+
 /// Merges the partitions by append time. Answers what was found and where each partition's reading ended.
 pub(super) fn collect(
-    broker: &Broker,
-    topic: &Topic,
+    source: &Source,
     mut cursors: Vec<Cursor>,
     limit: usize,
     answer: &mut Answer,
 ) -> Result<(Vec<Found>, Vec<Cursor>), ErrorKind> {
     let mut found = Vec::new();
+    let mut aheads: Vec<Ahead> = cursors.iter().map(|_| Ahead::new()).collect();
+    let mut kept = 0;
     // (append time of the next batch, which cursor)
     let mut heap = BinaryHeap::new();
     for (at, cursor) in cursors.iter_mut().enumerate() {
-        if let Some(time) = next_time(broker, topic, cursor)? {
+        if let Some(time) = source.next_time(cursor, &mut aheads[at], &mut kept)? {
             heap.push(Reverse((time, at)));
         }
     }
     while let Some(Reverse((_, at))) = heap.pop() {
         let cursor = &mut cursors[at];
-        // Alone, a partition may be read in long runs; among others, batch by batch.
-        let run = if heap.is_empty() { RUN_BYTES } else { 1 };
-        let slice = match broker.read(topic, cursor.partition, cursor.next, run, true) {
-            Ok((_, slice)) => slice,
-            // Retention was faster: look again where the log begins now.
-            Err(AccessError::Read(ReadError::OutOfRange { .. })) => Slice::default(),
-            Err(error) => return Err(error.into()),
-        };
         let before = cursor.next;
-        let stored = gather(&slice)?;
-        let mut rest = stored.as_slice();
-        while !rest.is_empty() {
-            let batch = split_batch(&mut rest)?;
+        let mut batches = std::mem::take(&mut aheads[at]);
+        if batches.is_empty() {
+            // Alone, a partition may be read in long runs; among others, batch by batch.
+            let run = if heap.is_empty() { RUN_BYTES } else { 1 };
+            batches = source.batches(cursor, run)?;
+        } else {
+            kept -= batches.iter().map(|(_, batch)| batch.len()).sum::<usize>();
+        }
+        let mut first = true;
+        while let Some((appended_ms, batch)) = batches.pop_front() {
             if found.len() >= limit {
                 return Ok((found, cursors));
             }
-            let full = take_batch(broker, topic, cursor, batch, limit, answer, &mut found)?;
-            if full {
+            let others = heap.peek().map(|Reverse((time, _))| *time);
+            if !first && others.is_some_and(|time| time < appended_ms) {
+                batches.push_front((appended_ms, batch));
+                break;
+            }
+            first = false;
+            if take_batch(cursor, appended_ms, &batch, limit, answer, &mut found)? {
                 return Ok((found, cursors));
             }
         }
         if found.len() >= limit {
             break;
         }
-        let time = next_time(broker, topic, cursor)?;
+        let time = match batches.front() {
+            Some((time, _)) => {
+                kept += batches.iter().map(|(_, batch)| batch.len()).sum::<usize>();
+                let time = *time;
+                aheads[at] = batches;
+                Some(time)
+            }
+            None => source.next_time(cursor, &mut aheads[at], &mut kept)?,
+        };
         if time.is_some() && cursor.next == before {
-            let stuck = format!("{} holds nothing readable at position {}", topic.name, before + 1);
+            let stuck = format!(
+                "{} holds nothing readable at position {}",
+                source.topic.name,
+                before + 1
+            );
             return Err(ErrorKind::Internal(stuck));
         }
         if let Some(time) = time {
@@ -84,7 +154,8 @@ pub(super) fn collect(
     Ok((found, cursors))
 }
 
-/// When the batch at the cursor was appended; `None` at the end. Moves a cursor below the log start up to it.
+/// When the batch at the cursor was appended, in a partition led here; `None` at the end. Moves a cursor below the log
+/// start up to it.
 fn next_time(broker: &Broker, topic: &Topic, cursor: &mut Cursor) -> Result<Option<i64>, ErrorKind> {
     loop {
         let marks = broker.marks(topic, cursor.partition)?;
@@ -106,48 +177,10 @@ fn next_time(broker: &Broker, topic: &Topic, cursor: &mut Cursor) -> Result<Opti
     }
 }
 
-/// The bytes of a slice in one piece.
-pub(super) fn gather(slice: &Slice) -> Result<Vec<u8>, ErrorKind> {
-    let mut out = Vec::with_capacity(slice.bytes);
-    for piece in &slice.pieces {
-        match piece {
-            Piece::Memory(bytes) => out.extend_from_slice(bytes),
-            Piece::File { file, position, len } => {
-                let start = out.len();
-                out.resize(start + len, 0);
-                let mut filled = start;
-                while filled < out.len() {
-                    let at = position + (filled - start) as u64;
-                    match file.read_at(&mut out[filled..], at) {
-                        Ok(0) => return Err(ErrorKind::Internal(format!("a log ends early at byte {at}"))),
-                        Ok(count) => filled += count,
-                        Err(error) => return Err(ErrorKind::Internal(format!("a log cannot be read: {error}"))),
-                    }
-                }
-            }
-        }
-    }
-    Ok(out)
-}
-
-/// Takes one whole batch off the front.
-fn split_batch<'b>(rest: &mut &'b [u8]) -> Result<&'b [u8], ErrorKind> {
-    let invalid = || ErrorKind::Internal("a stored batch is cut short".to_owned());
-    let header = BatchHeader::parse(rest).map_err(|error| ErrorKind::Internal(error.to_string()))?;
-    let length = usize::try_from(header.batch_len()).map_err(|_| invalid())?;
-    if length < crate::record::HEADER_LEN || length > rest.len() {
-        return Err(invalid());
-    }
-    let (batch, after) = rest.split_at(length);
-    *rest = after;
-    Ok(batch)
-}
-
 /// Takes the records at and after the cursor out of a batch, up to the limit. Answers whether the answer is full.
 fn take_batch(
-    broker: &Broker,
-    topic: &Topic,
     cursor: &mut Cursor,
+    appended_ms: i64,
     batch: &[u8],
     limit: usize,
     answer: &mut Answer,
@@ -158,12 +191,6 @@ fn take_batch(
     let mut records =
         RecordReader::new(batch, Limits::DEFAULT_MAX_DECOMPRESSED_BYTES).map_err(|error| unreadable(&error))?;
     let header = *records.header();
-    let appended_ms = match header.timestamp_type() {
-        TimestampType::LogAppendTime => header.max_timestamp,
-        TimestampType::CreateTime => broker
-            .append_ms(topic, cursor.partition, cursor.next.max(header.base_offset))?
-            .unwrap_or(header.max_timestamp),
-    };
     while let Some(record) = records.next().map_err(|error| unreadable(&error))? {
         if record.offset < cursor.next {
             continue;

@@ -104,7 +104,8 @@ impl From<PositionError> for ErrorKind {
 impl From<AccessError> for ErrorKind {
     fn from(error: AccessError) -> Self {
         match error {
-            AccessError::NotLeader => Self::Unavailable("the partition is not led here".to_owned()),
+            AccessError::NotLeader => Self::Unavailable("the partition has no leader that answers".to_owned()),
+            error @ (AccessError::FencedEpoch | AccessError::UnknownEpoch) => Self::Unavailable(error.to_string()),
             AccessError::Read(error) => Self::Internal(error.to_string()),
         }
     }

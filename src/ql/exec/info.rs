@@ -5,9 +5,10 @@ use super::super::value::{Object, Value};
 use super::Engine;
 use super::rights::Rights;
 use crate::auth::{Action, On};
-use crate::broker::AccessError;
+use crate::broker::{AccessError, Look, LookInto};
 use cluster::catalog::{Acknowledge, State, Topic};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn names<'a>(names: impl Iterator<Item = &'a String>) -> Value {
@@ -60,10 +61,10 @@ impl Engine {
         ]))
     }
 
-    pub(super) async fn info_topic(&self, topic: &Topic, view: &State) -> Result<Value, ErrorKind> {
+    pub(super) async fn info_topic(&self, topic: &Arc<Topic>, view: &State) -> Result<Value, ErrorKind> {
         let count = topic.partitions.len() as u32;
-        // Partitions that another member leads are told of as far as is known here.
-        if let Err(error) = self.led_here(topic, 0..count).await {
+        // What no leader answers for is told of as far as is known here.
+        if let Err(error) = self.led(topic, 0..count).await {
             tracing::debug!(%error, "facts of a topic are not complete");
         }
         let mut readers: BTreeMap<u32, Vec<(String, i64)>> = BTreeMap::new();
@@ -72,11 +73,17 @@ impl Engine {
         }
         let cluster = view.members().nth(1).is_some();
         let routes = self.broker.routes().table();
+        let looks = (0..count).map(|index| LookInto {
+            topic: topic.clone(),
+            index,
+            look: Look::Marks,
+        });
+        let looked = self.broker.look(looks.collect()).await;
         let mut each = Vec::with_capacity(topic.partitions.len());
-        for (partition, range) in (0..count).zip(&topic.partitions) {
-            let marks = match self.broker.marks(topic, partition) {
-                Ok(marks) => Some(marks),
-                // Another member answers for it; the rest is told all the same.
+        for ((partition, range), looked) in (0..count).zip(&topic.partitions).zip(looked) {
+            let marks = match looked {
+                Ok(looked) => Some(looked.marks),
+                // Its leader does not answer; the rest is told all the same.
                 Err(AccessError::NotLeader) => None,
                 Err(error) => return Err(error.into()),
             };

@@ -312,7 +312,7 @@ impl Run<'_> {
             Info::Store => Ok(engine.info_store(rights)),
             Info::Namespace => engine.info_namespace(rights),
             Info::Database => engine.info_database(rights),
-            Info::Topic(name) => engine.info_topic(&*session.topic(view, &name)?, view).await,
+            Info::Topic(name) => engine.info_topic(&session.topic(view, &name)?, view).await,
             Info::Node => Ok(engine.info_node(view)),
             Info::Users => Ok(users::info_users(rights)),
             Info::User(name) => users::info_user(&name, view),

@@ -9,15 +9,16 @@
 use super::super::ast::Read;
 use super::super::error::ErrorKind;
 use super::super::value::{Object, Value};
-use super::collect::{Cursor, Found, collect};
+use super::collect::{Cursor, Found, Source, collect};
 use super::outcome::{Note, Outcome, Record};
 use super::{Answer, Engine, Session, now_ms};
-use crate::broker::{AccessError, Position, PositionChange, PositionError};
+use crate::broker::{AccessError, Look, Position, PositionChange, PositionError};
 use crate::log::Offset;
 use cluster::catalog::Topic;
 use cluster::ids::PartitionId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// Messages answered where no LIMIT says otherwise.
 const DEFAULT_LIMIT: u64 = 100;
@@ -51,7 +52,7 @@ impl Engine {
             }
             None => 0..count,
         };
-        self.led_here(&topic, partitions.clone()).await?;
+        self.led(&topic, partitions.clone()).await?;
         let limit = usize::try_from(read.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
         let Some(consumer) = &read.consumer else {
             let cursors = partitions
@@ -107,7 +108,8 @@ impl Engine {
             .map(|(partition, position)| (partition.index, position.offset))
             .collect();
         if let Some(after) = read.after {
-            let last = self.broker.marks(topic, partitions.start)?.high_watermark;
+            let looked = self.broker.look_into(topic, partitions.start, Look::Marks).await?;
+            let last = looked.marks.high_watermark;
             if offset_after(after) > last {
                 return Err(Advance::Failed(ErrorKind::InvalidPosition(format!(
                     "the position {after} was not given yet; the last is {last}"
@@ -167,8 +169,13 @@ impl Engine {
         limit: usize,
         answer: &mut Answer,
     ) -> Result<(Vec<Found>, Vec<Cursor>), ErrorKind> {
-        let (broker, topic, mut budget) = (self.broker.clone(), topic.clone(), *answer);
-        let work = move || collect(&broker, &topic, cursors, limit, &mut budget).map(|found| (found, budget));
+        let source = Source {
+            broker: self.broker.clone(),
+            topic: topic.clone(),
+            runtime: Handle::current(),
+        };
+        let mut budget = *answer;
+        let work = move || collect(&source, cursors, limit, &mut budget).map(|found| (found, budget));
         let (found, budget) = tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| ErrorKind::Internal(format!("the read ended early: {error}")))??;
@@ -250,8 +257,8 @@ fn outcome(topic: &Topic, one_partition: bool, found: Vec<Found>, notes: Vec<Not
 }
 
 impl Engine {
-    /// Waits, briefly, until this node leads the partitions: a topic just declared may have no leader for a moment.
-    pub(super) async fn led_here(&self, topic: &Topic, partitions: std::ops::Range<u32>) -> Result<(), ErrorKind> {
+    /// Waits, briefly, until the partitions are led: a topic just declared may have no leader for a moment.
+    pub(super) async fn led(&self, topic: &Topic, partitions: std::ops::Range<u32>) -> Result<(), ErrorKind> {
         let mut ranges: Vec<_> = (partitions.start as usize..partitions.end as usize)
             .filter_map(|index| topic.partitions.get(index).copied())
             .collect();
@@ -259,7 +266,7 @@ impl Engine {
         ranges.dedup();
         for range in ranges {
             self.broker
-                .led_here(range)
+                .led(range)
                 .await
                 .map_err(|error| ErrorKind::Unavailable(error.to_string()))?;
         }

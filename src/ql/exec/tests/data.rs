@@ -58,7 +58,7 @@ async fn a_kafka_consumer_gets_plain_json_without_a_key() {
     store.text("CREATE orders = { customer: 'c-42', total: 19.99 };").await;
     let topic = store.topic("orders");
     let (_, slice) = store.broker.read(&topic, 0, 0, 1 << 20, true).unwrap();
-    let stored = super::super::collect::gather(&slice).unwrap();
+    let stored = crate::broker::tests::store::content(&slice);
     let mut reader = crate::record::RecordReader::new(&stored, 1 << 20).unwrap();
     assert_eq!(
         reader.header().timestamp_type(),
