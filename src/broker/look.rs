@@ -51,12 +51,14 @@ impl Broker {
     /// Looks into partitions, each where it is led; answers in their order. Those that another member leads are asked of it
     /// together. Never waits for an election: a partition without a leader is answered as not led.
     pub async fn look(self: &Arc<Self>, looks: Vec<LookInto>) -> Vec<Result<Looked, AccessError>> {
-        let slow = looks.iter().any(|into| into.look.is_slow() && self.leads(&into.topic, into.index));
+        let slow = looks
+            .iter()
+            .any(|into| into.look.is_slow() && self.leads(&into.topic, into.index));
         let answers = match slow {
             false => looks.iter().map(|into| self.look_here(into)).collect(),
             true => {
-                let (broker, looks) = (self.clone(), looks.clone());
-                let read = move || looks.iter().map(|into| broker.look_here(into)).collect();
+                let (broker, all) = (self.clone(), looks.clone());
+                let read = move || all.iter().map(|into| broker.look_here(into)).collect();
                 match tokio::task::spawn_blocking(read).await {
                     Ok(answers) => answers,
                     // A panic, which was told of where it came.
@@ -68,7 +70,12 @@ impl Broker {
     }
 
     /// [`Broker::look`] into one partition.
-    pub async fn look_into(self: &Arc<Self>, topic: &Arc<Topic>, index: u32, look: Look) -> Result<Looked, AccessError> {
+    pub async fn look_into(
+        self: &Arc<Self>,
+        topic: &Arc<Topic>,
+        index: u32,
+        look: Look,
+    ) -> Result<Looked, AccessError> {
         let topic = topic.clone();
         let mut answers = self.look(vec![LookInto { topic, index, look }]).await;
         answers.pop().unwrap_or(Err(AccessError::NotLeader))

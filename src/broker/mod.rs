@@ -346,6 +346,12 @@ impl Broker {
     pub fn subscribe(&self, partitions: &[PartitionId]) -> Subscription {
         self.wakeups.subscribe(partitions)
     }
+
+    /// How many partitions are waited for.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.wakeups.waiting()
+    }
 }
 
 impl Drop for Broker {

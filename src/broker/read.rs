@@ -44,7 +44,7 @@ impl Led {
 }
 
 impl Broker {
-    fn led(&self, topic: &Topic, index: u32) -> Result<Led, AccessError> {
+    fn own(&self, topic: &Topic, index: u32) -> Result<Led, AccessError> {
         let range = topic.partitions.get(index as usize).ok_or(AccessError::NotLeader)?;
         match self.ranges.leadership(*range) {
             Some(Leadership { here: true, term, .. }) => Ok(Led {
@@ -65,7 +65,7 @@ impl Broker {
         max_bytes: usize,
         first_whole: bool,
     ) -> Result<(Marks, Slice), AccessError> {
-        let led = self.led(topic, index)?;
+        let led = self.own(topic, index)?;
         let slice = match &led.log {
             Some(log) => log.read(from, max_bytes, first_whole)?,
             None if from == 0 => Slice::default(),
@@ -84,7 +84,7 @@ impl Broker {
 
     /// The partition's marks.
     pub fn marks(&self, topic: &Topic, index: u32) -> Result<Marks, AccessError> {
-        Ok(self.led(topic, index)?.marks())
+        Ok(self.own(topic, index)?.marks())
     }
 
     /// Bytes this node stores of a partition, leading it or not; `None` where it does not hold the partition's range.
@@ -102,7 +102,7 @@ impl Broker {
         index: u32,
         timestamp: i64,
     ) -> Result<Option<(Offset, i64, i32)>, AccessError> {
-        let Some(log) = self.led(topic, index)?.log else {
+        let Some(log) = self.own(topic, index)?.log else {
             return Ok(None);
         };
         match log.batch_by_timestamp(timestamp)? {
@@ -117,7 +117,7 @@ impl Broker {
         topic: &Topic,
         index: u32,
     ) -> Result<Option<(Offset, i64, i32)>, AccessError> {
-        let Some(log) = self.led(topic, index)?.log else {
+        let Some(log) = self.own(topic, index)?.log else {
             return Ok(None);
         };
         let Some(at) = log.batch_with_max_timestamp()? else {
@@ -158,7 +158,7 @@ impl Broker {
 
     /// When the leader took the batch that contains `offset`.
     pub fn batch_at(&self, topic: &Topic, index: u32, offset: Offset) -> Result<Option<BatchAt>, AccessError> {
-        let Some(log) = self.led(topic, index)?.log else {
+        let Some(log) = self.own(topic, index)?.log else {
             return Ok(None);
         };
         let Some(append_ms) = log.append_ms(offset)? else {
@@ -172,7 +172,7 @@ impl Broker {
 
     /// When the leader took the batch that contains `offset`, milliseconds since the epoch, without reading the batch.
     pub fn append_ms(&self, topic: &Topic, index: u32, offset: Offset) -> Result<Option<i64>, AccessError> {
-        match self.led(topic, index)?.log {
+        match self.own(topic, index)?.log {
             Some(log) => Ok(log.append_ms(offset)?),
             None => Ok(None),
         }
@@ -180,7 +180,7 @@ impl Broker {
 
     /// KIP-320: (largest epoch not above `epoch`, first offset after it), `None` for an unknown one.
     pub fn epoch_end(&self, topic: &Topic, index: u32, epoch: i32) -> Result<Option<(i32, Offset)>, AccessError> {
-        let led = self.led(topic, index)?;
+        let led = self.own(topic, index)?;
         let log_end = led.marks().log_end;
         if epoch >= led.leader_epoch {
             // The leader's own epoch may hold no record yet; those above it are of the future.

@@ -35,9 +35,7 @@ impl Broker {
             let slice = match self.read(topic, index, from, max_bytes, true) {
                 Ok((_, slice)) => slice,
                 // Retention was faster: look again where the log begins now.
-                Err(AccessError::Read(ReadError::OutOfRange { .. }))
-                    if self.marks(topic, index)?.log_start > from =>
-                {
+                Err(AccessError::Read(ReadError::OutOfRange { .. })) if self.marks(topic, index)?.log_start > from => {
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -52,12 +50,10 @@ impl Broker {
                 }
                 let append_ms = match header.timestamp_type() {
                     TimestampType::LogAppendTime => Some(header.max_timestamp),
-                    TimestampType::CreateTime => {
-                        match self.append_ms(topic, index, from.max(header.base_offset)) {
-                            Err(AccessError::Read(ReadError::OutOfRange { .. })) => None,
-                            append_ms => append_ms?,
-                        }
-                    }
+                    TimestampType::CreateTime => match self.append_ms(topic, index, from.max(header.base_offset)) {
+                        Err(AccessError::Read(ReadError::OutOfRange { .. })) => None,
+                        append_ms => append_ms?,
+                    },
                 };
                 batches.push((append_ms.unwrap_or(header.max_timestamp), rest.split_to(len)));
             }

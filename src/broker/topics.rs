@@ -18,7 +18,9 @@ impl Broker {
     pub async fn delete_records(
         self: &Arc<Self>,
         topic: &Arc<Topic>,
-        index: u32, to: Option<Offset>) -> Result<Offset, DeleteError> {
+        index: u32,
+        to: Option<Offset>,
+    ) -> Result<Offset, DeleteError> {
         let marks = self.look_into(topic, index, Look::Marks).await?.marks;
         let to = to.unwrap_or(marks.high_watermark);
         if to < 0 || to > marks.high_watermark {

@@ -135,7 +135,7 @@ impl Wakeups {
     }
 
     #[cfg(test)]
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         let narrow: usize = self.narrow.iter().map(|list| list.waiting.lock().len()).sum();
         narrow + self.wide.waiting.lock().len()
     }

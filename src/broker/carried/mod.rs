@@ -279,7 +279,11 @@ impl Broker {
     async fn ask(&self, node: NodeId, question: &Question, most: usize) -> Result<Bytes, Lost> {
         let lost = |error: cluster::forward::AskError| Lost(error.to_string());
         let question = question.encode().into();
-        let reply = self.forward.ask(node, Door::Reads, question, ANSWER).await.map_err(lost)?;
+        let reply = self
+            .forward
+            .ask(node, Door::Reads, question, ANSWER)
+            .await
+            .map_err(lost)?;
         reply.whole(most).await.map_err(lost)
     }
 }

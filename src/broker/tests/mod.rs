@@ -9,3 +9,4 @@ mod members;
 mod positions;
 mod producers;
 pub(crate) mod store;
+pub(crate) mod trio;

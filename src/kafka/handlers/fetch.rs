@@ -8,6 +8,8 @@
 //! Partitions that other members lead are asked of them (`elsewhere`).
 
 mod elsewhere;
+#[cfg(test)]
+mod tests;
 
 use crate::auth::Action;
 use crate::broker::{AccessError, FetchFrom, Fetched};

@@ -326,4 +326,4 @@ pub(crate) async fn leave_group(call: &Call, request: LeaveGroupRequest) -> Leav
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

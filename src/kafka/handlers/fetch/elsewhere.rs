@@ -191,13 +191,7 @@ pub(super) async fn enough(call: &Call, wants: &Wants, bounds: &Bounds) -> (Pass
 }
 
 /// One question to each leader. `None`: there is enough by now, if all are asked again.
-async fn round(
-    call: &Call,
-    topics: &mut Topics,
-    wants: &Wants,
-    bounds: &Bounds,
-    hurry: bool,
-) -> Option<(Pass, Held)> {
+async fn round(call: &Call, topics: &mut Topics, wants: &Wants, bounds: &Bounds, hurry: bool) -> Option<(Pass, Held)> {
     let mut changed = call.broker().routes().changed();
     topics.look_up(call, &wants.topics);
     let led_by = led_by(call, topics, wants);
@@ -296,7 +290,9 @@ fn group(led_by: &[Option<NodeId>], topics: &Topics, wants: &Wants) -> Vec<Leade
                 taken: Held::default(),
             });
             leader.places.push(place);
-            leader.parts.push((PartitionId { topic: topic.id, index }, from(wanted)));
+            leader
+                .parts
+                .push((PartitionId { topic: topic.id, index }, from(wanted)));
         }
     }
     leaders.into_values().collect()

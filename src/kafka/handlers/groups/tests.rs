@@ -61,10 +61,10 @@ impl Node {
     }
 }
 
-struct Client(TcpStream);
+pub(in crate::kafka::handlers) struct Client(pub(in crate::kafka::handlers) TcpStream);
 
 impl Client {
-    async fn send<R: Request>(&mut self, version: i16, request: &R) {
+    pub(in crate::kafka::handlers) async fn send<R: Request>(&mut self, version: i16, request: &R) {
         let mut frame = BytesMut::new();
         frame.put_i32(0);
         let header = RequestHeader::default()
@@ -79,7 +79,7 @@ impl Client {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    async fn receive<R: Request>(&mut self, version: i16) -> R::Response {
+    pub(in crate::kafka::handlers) async fn receive<R: Request>(&mut self, version: i16) -> R::Response {
         let frame = tokio::time::timeout(Duration::from_secs(30), async {
             let len = self.0.read_i32().await?;
             let mut frame = vec![0; len as usize];
@@ -94,7 +94,7 @@ impl Client {
         response
     }
 
-    async fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+    pub(in crate::kafka::handlers) async fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.send(version, request).await;
         self.receive::<R>(version).await
     }
