@@ -193,6 +193,7 @@ pub(super) async fn enough(call: &Call, wants: &Wants, bounds: &Bounds) -> (Pass
 /// One question to each leader. `None`: there is enough by now, if all are asked again.
 async fn round(call: &Call, topics: &mut Topics, wants: &Wants, bounds: &Bounds, hurry: bool) -> Option<(Pass, Held)> {
     let mut changed = call.broker().routes().changed();
+    let mut rights = call.shared.watch.changes();
     topics.look_up(call, &wants.topics);
     let led_by = led_by(call, topics, wants);
     let leaders = group(&led_by, topics, wants);
@@ -246,6 +247,11 @@ async fn round(call: &Call, topics: &mut Topics, wants: &Wants, bounds: &Bounds,
             }
             (at, word) = any(&mut leaders) => leaders[at].hear(call, word),
             _ = changed.changed() => lose(call, topics, wants, &mut leaders),
+            // A topic may be gone, or the right to read it.
+            Ok(()) = rights.changed() => {
+                topics.look_up(call, &wants.topics);
+                over = topics.found.iter().any(Result::is_err);
+            }
             () = tokio::time::sleep_until(until) => {
                 local = topics.read_some(call, wants, own_share, bounds.first_whole, here);
                 over = true;
@@ -318,6 +324,8 @@ fn together(
     mut local: Pass,
     leaders: Vec<Leader>,
 ) -> (Pass, Held) {
+    // What was lost while others answered counts for their answers, too.
+    topics.look_up(call, &wants.topics);
     let mut held = Held::default();
     let mut carried: BTreeMap<usize, Result<Fetched, AccessError>> = BTreeMap::new();
     for leader in leaders {
@@ -333,13 +341,11 @@ fn together(
     }
     let mut pass = Pass::default();
     for ((place, wanted), own) in in_turn(wants).enumerate().zip(local.answers) {
-        let mut told = match carried.remove(&place) {
-            None => own,
-            Some(Ok(fetched)) => answer(wanted, fetched),
-            Some(Err(error)) => match topics.find(wanted) {
-                Ok((topic, index)) => refusal(wanted, failed(topic, index, &error)),
-                Err(error) => refusal(wanted, error),
-            },
+        let mut told = match (carried.remove(&place), topics.find(wanted)) {
+            (_, Err(error)) => refusal(wanted, error),
+            (None, Ok(_)) => own,
+            (Some(Ok(fetched)), Ok(_)) => answer(wanted, fetched),
+            (Some(Err(error)), Ok((topic, index))) => refusal(wanted, failed(topic, index, &error)),
         };
         if pass.bytes > 0 && pass.bytes + told.bytes > bounds.max_bytes {
             told.pieces = Vec::new();
