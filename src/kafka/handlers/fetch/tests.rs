@@ -1,5 +1,6 @@
 //! Fetches and their kin over a socket, of partitions that three members lead, asked of one.
 
+use crate::auth::{Auth, AuthConfig};
 use crate::broker::tests::store::batch_at;
 use crate::broker::tests::trio::{Trio, until};
 use crate::groups::{Coordinator, GroupConfig};
@@ -29,7 +30,8 @@ impl Door {
         let groups = Coordinator::new(broker.clone(), GroupConfig::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = KafkaConfig::new("store".into());
-        let server = KafkaServer::start(listener, config, NodeId(1), broker, groups.clone()).unwrap();
+        let auth = Arc::new(Auth::new(broker.catalog().clone(), AuthConfig::default()));
+        let server = KafkaServer::start(listener, config, NodeId(1), broker, groups.clone(), auth).unwrap();
         Self { server, groups }
     }
 
