@@ -177,7 +177,7 @@ impl RaftNetworkV2<Types> for Client {
         }
         Box::pin(async move {
             let client = self.grpc(Class::Replication)?;
-            session::open(client, self.range, self.floor.clone(), input).await
+            Ok(session::open(client, self.range, self.floor.clone(), input))
         })
     }
 

@@ -11,6 +11,7 @@ use openraft::base::BoxStream;
 use openraft::errors::RPCError;
 use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
 use std::collections::VecDeque;
+use std::future::ready;
 use std::io;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -32,8 +33,8 @@ struct Session<S> {
     range: RangeId,
     /// A follower that lacks an entry up to this index is no longer waited for: the log has to go.
     floor: watch::Receiver<u64>,
-    /// Index up to which the follower holds the log; `None` until the first request says what it is taken to hold.
-    held: Option<u64>,
+    /// Index up to which the follower holds the log; until it answers, what the first request takes it to hold.
+    held: u64,
     /// `None` once it has ended.
     input: Option<S>,
     out: mpsc::Sender<AppendRequest>,
@@ -46,38 +47,65 @@ struct Session<S> {
     over: bool,
 }
 
-/// Opens a session. The stream of answers drives it: dropped, the session ends and `input` with it.
-pub(super) async fn open<'s, S>(
-    mut client: RaftClient<PeerChannel>,
+/// A session. The stream of answers drives it: dropped, the session ends and `input` with it. The connection is asked for once
+/// there is something to send, not before: openraft waits out its backoff when it makes the first request, so that a peer that
+/// can't be reached is not tried without a pause.
+pub(super) fn open<'s, S>(
+    client: RaftClient<PeerChannel>,
     range: RangeId,
     floor: watch::Receiver<u64>,
     input: S,
-) -> Result<BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>
+) -> BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>
 where
     S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
 {
+    let answers = stream::once(begin(client, range, floor, input)).map(|begun| match begun {
+        Ok(Some(session)) => stream::unfold(session, |mut session| async move {
+            let answer = session.next().await?;
+            Some((answer, session))
+        })
+        .boxed(),
+        Ok(None) => stream::empty().boxed(),
+        Err(error) => stream::once(ready(Err(error))).boxed(),
+    });
+    Box::pin(answers.flatten())
+}
+
+/// Sends the first request; `None` where there is none.
+async fn begin<S>(
+    mut client: RaftClient<PeerChannel>,
+    range: RangeId,
+    floor: watch::Receiver<u64>,
+    mut input: S,
+) -> Result<Option<Session<S>>, RPCError<Types>>
+where
+    S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
+{
+    let Some(first) = input.next().await else {
+        return Ok(None);
+    };
+    let held = first.prev_log_id.map_or(0, |prev| prev.index);
+    let first = convert::append_to(range, first).map_err(|error| garbled(&error))?;
+    let bytes = size(&first);
     let (out, requests) = mpsc::channel(1);
-    let opened = tokio::time::timeout(OPEN, client.append_stream(ReceiverStream::new(requests)))
+    let requests = stream::once(ready(first)).chain(ReceiverStream::new(requests));
+    let opened = tokio::time::timeout(OPEN, client.append_stream(requests))
         .await
         .map_err(|_| PeerError::Unreachable(format!("no answer in {OPEN:?}")))
         .and_then(|opened| opened.map_err(PeerError::from));
     let answers = opened.map_err(|error| unreachable(&error))?.into_inner();
-    let session = Session {
+    Ok(Some(Session {
         range,
         floor,
-        held: None,
+        held,
         input: Some(input),
         out,
         answers,
-        on_their_way: VecDeque::new(),
-        bytes: 0,
+        on_their_way: VecDeque::from([bytes]),
+        bytes,
         heard: Instant::now(),
         over: false,
-    };
-    Ok(Box::pin(stream::unfold(session, |mut session| async move {
-        let answer = session.next().await?;
-        Some((answer, session))
-    })))
+    }))
 }
 
 /// What comes next in a session.
@@ -102,8 +130,7 @@ where
         let room = self.bytes < WINDOW && self.on_their_way.len() < REQUESTS;
         let waits = !self.on_their_way.is_empty();
         let deadline = self.heard + PATIENCE;
-        let behind = self.held.is_some_and(|held| held < *self.floor.borrow());
-        if behind {
+        if self.held < *self.floor.borrow() {
             return Event::Behind;
         }
         let Self {
@@ -112,7 +139,6 @@ where
             out,
             answers,
             floor,
-            held,
             ..
         } = self;
         let sends = room && input.is_some();
@@ -125,8 +151,6 @@ where
             let Some(request) = input.next().await else {
                 return Event::Ended;
             };
-            // Until it answers, it holds no more than what comes before.
-            held.get_or_insert(request.prev_log_id.map_or(0, |prev| prev.index));
             match convert::append_to(*range, request) {
                 Ok(request) => {
                     let size = size(&request);
@@ -158,7 +182,7 @@ where
                     self.bytes -= self.on_their_way.pop_front().unwrap_or(0);
                     let result = convert::appended_from(answer);
                     if let Ok(Ok(Some(last))) = &result {
-                        self.held = self.held.max(Some(last.index));
+                        self.held = self.held.max(last.index);
                     }
                     // Whatever is not a match is the last answer of a session.
                     self.over = !matches!(result, Ok(Ok(_)));
