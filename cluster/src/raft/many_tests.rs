@@ -413,7 +413,7 @@ async fn a_follower_that_was_down_catches_up_from_the_log() {
     let follower = leader % 3 + 1;
     cluster.kill(follower).await;
     // Several checkpoints' worth.
-    cluster.write(60, 16_000).await;
+    cluster.write(100, 8000).await;
     cluster.start(follower, Start::Restart).await;
     cluster.agree().await;
     assert_eq!(cluster.paper(follower).saved.lock().installed, 0);
@@ -430,7 +430,7 @@ async fn a_follower_further_behind_than_the_log_begins_from_a_snapshot() {
     let (leader, _) = cluster.led().await;
     let follower = leader % 3 + 1;
     cluster.kill(follower).await;
-    cluster.write(60, 16_000).await;
+    cluster.write(100, 8000).await;
     cluster.dropped(follower, 50).await;
     cluster.start(follower, Start::Restart).await;
     cluster.agree().await;
@@ -528,8 +528,8 @@ async fn a_follower_that_can_not_keep_up_does_not_make_the_log_grow_for_ever() {
     ways.iter().for_each(|way| {
         way.send_replace(Way::Narrow);
     });
-    cluster.write(40, 100_000).await;
-    cluster.dropped(slow, 35).await;
+    cluster.write(100, 40_000).await;
+    cluster.dropped(slow, 90).await;
     ways.iter().for_each(|way| {
         way.send_replace(Way::Open);
     });
