@@ -57,6 +57,10 @@ pub struct Config {
     #[allow(missing_docs)]
     pub storage: Storage,
 
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cluster: Cluster,
+
     /// The node's id, 32 hex digits, where it must be known ahead; only before the first open.
     #[arg(long, value_name = "ID", env = "TESSARIDB_NODE_ID")]
     pub node_id: Option<cluster::ids::NodeId>,
@@ -155,6 +159,43 @@ pub enum Validate {
     Records,
     /// Header and checksum; for those who trust their producers.
     Header,
+}
+
+/// How the node reaches the other members of its store, and they it: over TLS on both sides. All four or none.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct Cluster {
+    /// Listen for the other members here.
+    #[arg(long, value_name = "HOST:PORT", env = "TESSARIDB_CLUSTER_ADDRESS", value_parser = address,
+          requires_all = ["cluster_credential", "cluster_key", "cluster_authority"])]
+    pub cluster_address: Option<String>,
+
+    /// Certificate of this node (PEM), good for the host that the others dial.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TESSARIDB_CLUSTER_CREDENTIAL",
+        requires = "cluster_address"
+    )]
+    pub cluster_credential: Option<PathBuf>,
+
+    /// Private key of the certificate (PEM).
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TESSARIDB_CLUSTER_KEY",
+        requires = "cluster_address"
+    )]
+    pub cluster_key: Option<PathBuf>,
+
+    /// Certificate of the store's own authority (PEM): whom it vouches for is let in.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TESSARIDB_CLUSTER_AUTHORITY",
+        requires = "cluster_address"
+    )]
+    pub cluster_authority: Option<PathBuf>,
 }
 
 /// How data is kept.
@@ -277,7 +318,7 @@ impl Config {
 
     /// A node when it listens anywhere, else a client of a store.
     pub fn role(&self) -> Role {
-        if self.listen.serve.is_some() || self.listen.kafka.is_some() {
+        if self.listen.serve.is_some() || self.listen.kafka.is_some() || self.cluster.cluster_address.is_some() {
             Role::Node
         } else {
             Role::Client
@@ -481,6 +522,24 @@ mod tests {
         let folder = parse(&["./certs", "--kafka", "127.0.0.1:1"]).unwrap();
         assert!(folder.task.is_none());
         assert_eq!(folder.path, Some(PathBuf::from("./certs")));
+    }
+
+    #[test]
+    fn what_peers_need_comes_all_together() {
+        let all = [
+            ("--cluster-address", "127.0.0.1:9180"),
+            ("--cluster-credential", "node.pem"),
+            ("--cluster-key", "node.key"),
+            ("--cluster-authority", "authority.pem"),
+        ];
+        let given = |left_out: Option<usize>| {
+            let flags = all.iter().enumerate().filter(|(at, _)| Some(*at) != left_out);
+            let mut args = vec!["./data", "--serve", "127.0.0.1:9080"];
+            args.extend(flags.flat_map(|(_, (flag, value))| [*flag, *value]));
+            parse(&args)
+        };
+        assert!(given(None).is_ok());
+        assert!((0..all.len()).all(|one| given(Some(one)).is_err()));
     }
 
     #[test]

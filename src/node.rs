@@ -2,10 +2,18 @@
 //!
 //! ```text
 //!   folder, lock, node id -> metadata store -> write-ahead log -> system range -> catalog
-//!     -> sign-in -> partition logs -> broker -> data ranges -> groups -> TessariQL -> front doors -> ready
+//!     -> partition logs -> broker -> peers -> place in the store -> sign-in -> data ranges -> groups -> TessariQL
+//!     -> front doors -> ready
 //! ```
 //!
-//! A stop goes the other way: not ready, no new connections, requests in flight answered, ranges, files.
+//! A node that has declared nothing gives way when another store wants it: all is taken down, the folder is emptied, and
+//! it begins again, waiting for that store's catalog.
+//!
+//! A stop goes the other way: what is led is handed over, not ready, no new connections, requests in flight answered, ranges, files.
+
+mod adopted;
+mod peering;
+mod ranges;
 
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::broker::{Broker, BrokerConfig, BrokerParts, admit, log_checkpoints};
@@ -19,15 +27,18 @@ use crate::ql::exec::{Engine, Settings};
 use crate::shell::{Ending, Input, Remote, Shell, Store};
 use crate::tls::{Door, Tls};
 use anyhow::Context;
-use cluster::catalog::{Catalog, CatalogMachine, Command, Reply};
+use cluster::catalog::{Catalog, CatalogMachine, Command, Reply, Told};
 use cluster::forward::{Forward, ForwardParts};
 use cluster::fs::{self, Disk, FileSystem};
-use cluster::ids::{BrokerId, NodeId, RangeId, SYSTEM_RANGE};
+use cluster::ids::{BrokerId, NodeId, SYSTEM_RANGE};
+use cluster::membership::is_occupied;
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
+use cluster::range::Range;
 use cluster::routes::{Followed, Routes};
+use peering::{Among, Peering, Port};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -53,6 +64,7 @@ pub struct Node {
     logs: Arc<Logs>,
     ranges: JoinHandle<()>,
     _system_route: Followed,
+    among: Option<Among>,
     _lock: fs::Lock,
 }
 
@@ -64,28 +76,28 @@ impl Node {
 
     /// Opens the store at `config.path`, without listening anywhere.
     pub async fn open(config: &Config) -> anyhow::Result<Self> {
-        let dir = config.path.clone().context("a store needs a folder")?;
-        let files: Arc<dyn FileSystem> = Arc::new(Disk);
-        files
-            .create_dir(&dir)
-            .with_context(|| format!("{} cannot be made", dir.display()))?;
-        let lock = match files.lock(&dir.join("lock")) {
-            Ok(lock) => lock,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                anyhow::bail!("{} is in use by another process", dir.display())
-            }
-            Err(e) => return Err(e).with_context(|| format!("{} cannot be locked", dir.display())),
-        };
+        Self::open_among(config, None).await
+    }
+
+    /// The same, reaching the other members of its store where it has a port for them.
+    async fn open_among(config: &Config, port: Option<Port>) -> anyhow::Result<Self> {
+        let Folder { files, dir, lock } = Folder::claim(config)?;
         let id = node_id(&*files, &dir, config.node_id)?;
+        let adopted = adopted::adopted(&*files, &dir)?;
+        let peering = port.map(|port| Peering::new(port, id, adopted));
         let meta = Arc::new(MetaStore::open(files.clone(), &dir.join("meta.redb"))?);
-        let host = RangeHost::open(files.clone(), &dir.join("wal"), id, host_config(config)).await?;
+        let (wal, settings) = (dir.join("wal"), host_config(config));
+        let peers = peering.as_ref().map(|peering| peering.peers.clone());
+        let host = RangeHost::open_among(files.clone(), &wal, id, settings, peers.clone()).await?;
 
         let machine = CatalogMachine::open(meta.clone())?;
         let source = machine.source();
-        let system = host.start(SYSTEM_RANGE, Box::new(machine), Start::Bootstrap).await?;
+        let how = match adopted {
+            Some(_) => Start::Join,
+            None => Start::Bootstrap,
+        };
+        let system = host.start(SYSTEM_RANGE, Box::new(machine), how).await?;
         let catalog = Catalog::new(source, system.clone());
-        let broker_id = join(&catalog, id).await?;
-        let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
 
         let logs = Logs::open(files, log_config(config, &dir), log_checkpoints(&meta)?)?;
         let routes = Routes::new(id, catalog.clone());
@@ -94,7 +106,7 @@ impl Node {
             node: id,
             host: host.clone(),
             leaders: Arc::new(routes.clone()),
-            peers: None,
+            peers,
             admit: admit(&logs),
         });
         catalog.reach_by(&forward);
@@ -111,17 +123,27 @@ impl Node {
                 ..BrokerConfig::default()
             },
         });
-        start_ranges(&host, &broker, id).await?;
-        let ranges = tokio::spawn(follow_catalog(host.clone(), broker.clone(), id));
+        let mut among = match peering {
+            Some(peering) => Some(peering.serve(id, &host, &catalog, broker.routes(), broker.forward())?),
+            None => None,
+        };
+        let broker_id = join(&catalog, &system, id, adopted.is_some()).await?;
+        let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
+        ranges::start_all(&host, &broker, id).await?;
+        let ranges = tokio::spawn(ranges::follow_catalog(host.clone(), broker.clone(), id));
+        if let Some(among) = &mut among {
+            among.start();
+        }
         let groups = Coordinator::new(broker.clone(), group_config(config));
-        let engine = Arc::new(Engine::new(
-            broker.clone(),
-            auth.clone(),
-            Settings {
-                node: id,
-                max_message_bytes: config.kafka.max_message_bytes,
-            },
-        ));
+        let settings = Settings {
+            node: id,
+            max_message_bytes: config.kafka.max_message_bytes,
+        };
+        let engine = Engine::new(broker.clone(), auth.clone(), settings);
+        let engine = Arc::new(match &among {
+            Some(among) => engine.among(among.membership.clone()),
+            None => engine,
+        });
         Ok(Self {
             id,
             broker_id,
@@ -133,6 +155,7 @@ impl Node {
             logs,
             ranges,
             _system_route: system_route,
+            among,
             _lock: lock,
         })
     }
@@ -156,9 +179,20 @@ impl Node {
         ]
     }
 
+    /// Resolves when another store wants this node, which has declared nothing.
+    async fn wanted(&self) -> Uuid {
+        match &self.among {
+            Some(among) => among.wanted().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Stops everything below the front doors. What was acknowledged is durable already.
     pub async fn close(self) {
         self.ranges.abort();
+        if let Some(among) = self.among {
+            among.stop().await;
+        }
         self.groups.close();
         self.broker.stop();
         self.broker.catalog().close();
@@ -180,19 +214,60 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    loop {
+        match serve_once(config, &mut signals).await? {
+            Served::Stopped => return Ok(()),
+            Served::Occupied => tracing::warn!("another store wanted this node, which has been declared something"),
+            Served::Wanted(store) => {
+                tracing::info!(%store, "giving way to another store");
+                let Folder {
+                    files,
+                    dir,
+                    lock: _lock,
+                } = Folder::claim(config)?;
+                adopted::adopt(&*files, &dir, store)?;
+            }
+        }
+    }
+}
+
+/// How serving ended.
+enum Served {
+    Stopped,
+    /// Another store wants the node, which has nothing.
+    Wanted(Uuid),
+    /// Another store wanted it, but it has something now.
+    Occupied,
+}
+
+/// Serves until the node is stopped, or wanted by the store that is answered.
+async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Served> {
     let first = Config::initial_user()?;
     let tls = open_tls(config)?;
     make_room_for_connections(config);
     // Taken before anything is opened, so that a taken port leaves no trace in the folder.
     let http = bind(config.listen.serve.as_deref()).await?;
     let kafka = bind(config.listen.kafka.as_deref()).await?;
-    let node = Node::open(config).await?;
-    if let Some(first) = first {
+    let mut port = Port::bind(&config.cluster).await?;
+    if let Some(port) = &mut port {
+        port.tell(told(config, http.as_ref(), kafka.as_ref())?);
+    }
+    let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?);
+    let node = tokio::select! {
+        node = Box::pin(Node::open_among(config, port)) => node?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped before it was ready");
+            return Ok(Served::Stopped);
+        }
+    };
+    // The first owner is for the one who begins a store, not for those who join it.
+    if let Some(first) = first
+        && node.broker.catalog().view().members().nth(1).is_none()
+    {
         // Before any front door opens: nobody else gets to be the first.
         let declared = node.auth.declare_first(&first.name, first.password.as_bytes()).await;
         declared.context("the first owner was not declared")?;
     }
-    let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?);
 
     let mut collectors = node.collectors();
     let kafka = match kafka {
@@ -238,11 +313,15 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     ready.send_replace(true);
 
     let mut fatal = node.host.fatal();
-    let failure = tokio::select! {
-        signal = signals.next() => { tracing::info!(signal, "stopping"); None }
-        reason = fatal.wait_for(Option::is_some) => reason.ok().and_then(|r| r.clone()),
+    let (failure, wanted) = tokio::select! {
+        signal = signals.next() => { tracing::info!(signal, "stopping"); (None, None) }
+        reason = fatal.wait_for(Option::is_some) => (reason.ok().and_then(|r| r.clone()), None),
+        store = node.wanted() => (None, Some(store)),
     };
     ready.send_replace(false);
+    if let (None, None, Some(among)) = (&failure, wanted, &node.among) {
+        among.hand_over().await;
+    }
     stop.cancel();
     if let Some(kafka) = kafka {
         // First, as members that wait for a rebalance would hold up the stop.
@@ -252,12 +331,52 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     if let Some(http) = http {
         http.await.context("the HTTP front door")?;
     }
+    let occupied = is_occupied(&node.broker.catalog().view(), node.id);
     node.close().await;
-    match failure {
-        Some(why) => Err(anyhow::anyhow!("the node no longer writes: {why}")),
-        None => {
+    match (failure, wanted) {
+        (Some(why), _) => Err(anyhow::anyhow!("the node no longer writes: {why}")),
+        (None, Some(_)) if occupied => Ok(Served::Occupied),
+        (None, Some(store)) => Ok(Served::Wanted(store)),
+        (None, None) => {
             tracing::info!("stopped");
-            Ok(())
+            Ok(Served::Stopped)
+        }
+    }
+}
+
+/// What the node tells the others of itself: addresses that can be connected to.
+fn told(config: &Config, http: Option<&TcpListener>, kafka: Option<&TcpListener>) -> io::Result<Told> {
+    let listens = |listener: Option<&TcpListener>| {
+        let address = listener.map(TcpListener::local_addr).transpose()?;
+        Ok::<_, io::Error>(address.filter(|address| !address.ip().is_unspecified()))
+    };
+    let kafka = listens(kafka)?.map(|address| (address.ip().to_string(), address.port()));
+    Ok(Told {
+        kafka: config.kafka.kafka_advertise.clone().or(kafka),
+        serve: listens(http)?.map(|address| address.to_string()),
+    })
+}
+
+/// The folder of a store, claimed for this process.
+struct Folder {
+    files: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    lock: fs::Lock,
+}
+
+impl Folder {
+    fn claim(config: &Config) -> anyhow::Result<Self> {
+        let dir = config.path.clone().context("a store needs a folder")?;
+        let files: Arc<dyn FileSystem> = Arc::new(Disk);
+        files
+            .create_dir(&dir)
+            .with_context(|| format!("{} cannot be made", dir.display()))?;
+        match files.lock(&dir.join("lock")) {
+            Ok(lock) => Ok(Self { files, dir, lock }),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                anyhow::bail!("{} is in use by another process", dir.display())
+            }
+            Err(e) => Err(e).with_context(|| format!("{} cannot be locked", dir.display())),
         }
     }
 }
@@ -414,47 +533,29 @@ fn node_id(files: &dyn FileSystem, dir: &Path, wanted: Option<NodeId>) -> anyhow
     }
 }
 
-/// Makes this node known to the catalog; on a new store, gives it its identity.
-async fn join(catalog: &Catalog, id: NodeId) -> anyhow::Result<BrokerId> {
-    let view = catalog.view();
-    if view.store().is_none() {
-        catalog.propose(Command::Found { store: Uuid::new_v4() }).await?;
-    }
-    if let Some(member) = view.member(id) {
-        return Ok(member.broker);
-    }
-    match catalog.propose(Command::JoinNode { node: id }).await? {
-        Reply::Broker(broker) => Ok(broker),
-        other => anyhow::bail!("the catalog answered {other:?} to a join"),
-    }
-}
-
-/// Starts the data ranges that this node should hold and does not yet.
-async fn start_ranges(host: &RangeHost, broker: &Broker, id: NodeId) -> anyhow::Result<()> {
-    let view = broker.catalog().view();
-    for row in view.ranges().filter(|r| r.voters.contains(&id)) {
-        if host.range(row.id).is_none() {
-            start_range(host, broker, row.id)
-                .await
-                .with_context(|| format!("range {}", row.id))?;
+/// Makes this node known to the catalog; on a new store, gives it its identity. A node that was taken into a store waits
+/// until the catalog has come, and one of several for as long as it does not know itself.
+async fn join(catalog: &Catalog, system: &Range, id: NodeId, adopted: bool) -> anyhow::Result<BrokerId> {
+    let mut changed = catalog.changed();
+    let mut leadership = system.leadership();
+    loop {
+        let view = catalog.view();
+        if view.is_banned(id) && view.member(id).is_none() {
+            anyhow::bail!("node {id} was dropped from its store; it needs an empty folder and so another id");
         }
-    }
-    Ok(())
-}
-
-async fn start_range(host: &RangeHost, broker: &Broker, id: RangeId) -> anyhow::Result<()> {
-    let machine = broker.machine(id)?;
-    let range = host.start(id, Box::new(machine), Start::Bootstrap).await?;
-    broker.add_range(id, range);
-    Ok(())
-}
-
-/// Starts ranges as the catalog gives them to this node.
-async fn follow_catalog(host: RangeHost, broker: Arc<Broker>, id: NodeId) {
-    let mut changed = broker.catalog().changed();
-    while changed.changed().await.is_ok() {
-        if let Err(e) = start_ranges(&host, &broker, id).await {
-            tracing::error!(error = format!("{e:#}"), "a range does not start");
+        if let (Some(_), Some(member)) = (view.store(), view.member(id)) {
+            return Ok(member.broker);
+        }
+        if !adopted && leadership.borrow_and_update().here {
+            catalog.propose(Command::Found { store: Uuid::new_v4() }).await?;
+            match catalog.propose(Command::JoinNode { node: id }).await? {
+                Reply::Broker(broker) => return Ok(broker),
+                other => anyhow::bail!("the catalog answered {other:?} to a join"),
+            }
+        }
+        tokio::select! {
+            changed = changed.changed() => changed.context("the catalog ended")?,
+            changed = leadership.changed() => changed.context("the catalog's range ended")?,
         }
     }
 }

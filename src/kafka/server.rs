@@ -94,7 +94,10 @@ impl KafkaServer {
             config,
         });
         let requests = Carried(Arc::downgrade(&shared));
-        shared.broker.forward().open(cluster::forward::Door::Requests, Arc::new(requests));
+        shared
+            .broker
+            .forward()
+            .open(cluster::forward::Door::Requests, Arc::new(requests));
         let watching = tokio::spawn(watch::look_out(shared.clone()));
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();

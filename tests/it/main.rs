@@ -3,6 +3,7 @@
 //! * [`abuse`]: floods and bombs, and a good client among them; [`tls`]: the ports under TLS;
 //! * [`authorization`]: who may do what on the Kafka port; [`sasl`]: how one signs in there;
 //! * [`clients`]: stock clients, unchanged;
+//! * [`cluster`]: members of one store, formed by TessariQL;
 //! * [`differential`]: Apache Kafka's recorded answers against ours;
 //! * [`groups`]: consumer groups under librdkafka;
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
@@ -13,6 +14,7 @@
 mod abuse;
 mod authorization;
 mod clients;
+mod cluster;
 mod differential;
 mod groups;
 mod kafka_wire;

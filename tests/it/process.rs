@@ -229,6 +229,15 @@ impl Process {
 
     /// As [`Process::try_script`], signed in where a user is given.
     pub fn try_script_as(&self, user: Option<(&str, &str)>, script: &str) -> (u16, String) {
+        self.ask_as(user, script).expect("the node answers")
+    }
+
+    /// As [`Process::try_script`], or nothing where nobody answers.
+    pub fn ask(&self, script: &str) -> Option<(u16, String)> {
+        self.ask_as(None, script)
+    }
+
+    fn ask_as(&self, user: Option<(&str, &str)>, script: &str) -> Option<(u16, String)> {
         let authorization = user.map_or_else(String::new, |(user, password)| {
             let basic = BASE64_STANDARD.encode(format!("{user}:{password}"));
             format!("Authorization: Basic {basic}\r\n")
@@ -238,7 +247,7 @@ impl Process {
              {authorization}Content-Length: {}\r\n\r\n",
             script.len()
         );
-        self.http(&format!("{head}{script}")).expect("the node answers")
+        self.http(&format!("{head}{script}"))
     }
 }
 

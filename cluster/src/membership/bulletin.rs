@@ -10,6 +10,9 @@ use tokio::time::Instant;
 
 /// A member that told nothing for this long is silent.
 pub(super) const SILENT: Duration = Duration::from_secs(3);
+/// Time between two bulletins of a member.
+pub(super) const EVERY: Duration = Duration::from_millis(500);
+
 /// How far a member of a range is, as the range's leader tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaReport {
@@ -115,6 +118,15 @@ impl Seen {
             self.range(**range).is_some_and(|newest| newest.term == report.term)
         };
         bulletin.map_or(0, |bulletin| bulletin.led.iter().filter(newest).count())
+    }
+
+    /// Whether a node is near the end of every range it holds, as far as is known.
+    pub fn near(&self, node: NodeId) -> bool {
+        let mut reports = self.bulletins.values().flat_map(|bulletin| bulletin.led.keys());
+        reports.all(|range| {
+            let report = self.range(*range).and_then(|report| report.members.get(&node));
+            report.is_none_or(ReplicaReport::near)
+        })
     }
 
     /// The most that a node lacks of any range it holds: entries, and bytes in all.

@@ -9,15 +9,21 @@
 //!   (learner, voter, hand over), one change at a time
 //! ```
 //!
+//! * [`Membership`]: the loops that carry it out, and what people are told.
+//! * [`Identity`]: what peers are told of this node, and where they are.
 //! * [`placement`]: who should hold and lead each range.
 
-// Until the loops that carry them out are there, tests are the only callers of some parts.
+mod adoption;
 mod bulletin;
 mod controller;
+mod identity;
+mod listen;
+mod overview;
 mod placement;
+mod run;
+mod service;
 mod steps;
 
-pub use bulletin::{Board, Bulletin, RangeReport, ReplicaReport, Seen};
-pub use controller::{commands, range_goal, system_goal};
-pub use placement::{Wanted, placement};
-pub use steps::{Goal, Replica, Step, next_step};
+pub use identity::{Addresses, Identity, is_occupied};
+pub use overview::{MemberState, Overview};
+pub use run::{Membership, MembershipParts, Running, Store};

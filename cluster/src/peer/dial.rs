@@ -209,7 +209,7 @@ impl Peers {
     }
 
     /// A connection to whoever listens at `address`; with `node`, one that only this node answers on.
-    pub(super) fn connection(&self, address: &str, node: Option<NodeId>) -> Result<PeerChannel, PeerError> {
+    pub(crate) fn connection(&self, address: &str, node: Option<NodeId>) -> Result<PeerChannel, PeerError> {
         let bad = |why: String| PeerError::Address {
             address: address.into(),
             why,

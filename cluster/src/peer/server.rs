@@ -80,6 +80,22 @@ impl PeerServer {
         self
     }
 
+    /// Adds a service that nodes of no store, or of another, may call too; not those that were dropped.
+    pub(crate) fn with_strangers<S>(mut self, service: S) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let guarded = InterceptedService::new(service, self.gate.clone().for_strangers());
+        self.routes = self.routes.add_service(guarded);
+        self
+    }
+
     /// Serves on `listener` until the answer is stopped or dropped.
     pub fn serve(self, listener: TcpListener, transport: &Transport) -> Result<Serving, ServeError> {
         let bad = |error: tonic::transport::Error| {

@@ -10,9 +10,10 @@ use crate::peer::{LeadershipFeed, PeerServer, Peers, RangeNews};
 use crate::range::{Leadership, Range};
 use crate::wal::{self, Group, Wal, WalConfig};
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -101,10 +102,13 @@ pub struct RangeHost {
 }
 
 /// How a range is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Made where the log has nothing of it, with this node as its only member.
     Bootstrap,
+    /// Made where the log has nothing of it, with these nodes as its voters. Each of them must make it so, with the same
+    /// ones; it goes on once a majority has.
+    Found(BTreeSet<NodeId>),
     /// Only where the log has something of it.
     Restart,
     /// Where the log has nothing of it, it waits, empty, for a leader to take this node in.
@@ -282,10 +286,19 @@ impl RangeHost {
             .await
             .map_err(|e| failed(e.to_string()))?;
         started.store(true, Ordering::Release);
-        if how == Start::Bootstrap && !raft.is_initialized().await.map_err(|e| failed(e.to_string()))? {
-            raft.initialize(std::collections::BTreeSet::from([inner.node]))
-                .await
-                .map_err(|e| failed(e.to_string()))?;
+        let founders = match how {
+            Start::Bootstrap => Some(BTreeSet::from([inner.node])),
+            Start::Found(nodes) => Some(nodes),
+            Start::Restart | Start::Join => None,
+        };
+        if let Some(founders) = founders
+            && !raft.is_initialized().await.map_err(|e| failed(e.to_string()))?
+        {
+            match raft.initialize(founders).await {
+                // Another founder was faster: this node has its entry, or its vote, already.
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => return Err(failed(error.to_string())),
+            }
         }
         let node = inner.node;
         let alone = raft

@@ -2,10 +2,11 @@
 
 use super::super::ast::{DefineReplica, MemberRole, ReplicaChange as Change, Statement};
 use super::super::error::ErrorKind;
-use super::super::value::Value;
+use super::super::value::{Object, Value};
 use super::Engine;
 use cluster::catalog::{Command, KafkaAt, Member, MemberCommand, ReplicaChange, ReplicaSpec, Roles, Standing, State};
 use cluster::ids::NodeId;
+use cluster::membership::{MemberState, Overview};
 
 /// The command that a statement about members makes on `node`; `None` if it is about something else.
 pub(super) fn member_command(statement: &Statement, node: NodeId) -> Option<Result<Command, ErrorKind>> {
@@ -91,19 +92,46 @@ impl Engine {
     }
 
     pub(super) fn info_node(&self, view: &State) -> Value {
-        let members = view.members().map(|member| facts(member));
+        let members: Vec<Value> = match &self.members {
+            Some(members) => members.overview(view).iter().map(seen).collect(),
+            None => view.members().map(|member| Value::Object(declared(member))).collect(),
+        };
         let broker = view.member(self.settings.node).map(|member| i64::from(member.broker.0));
         Value::object([
             ("broker", broker.into()),
-            ("members", Value::Array(members.collect())),
+            ("members", Value::Array(members)),
             ("node", self.settings.node.to_string().into()),
             ("version", env!("CARGO_PKG_VERSION").into()),
         ])
     }
 }
 
+/// What is known of a member.
+fn seen(overview: &Overview) -> Value {
+    let mut facts = declared(&overview.member);
+    let (state, more) = match &overview.state {
+        MemberState::Joining(why) => ("joining", why.as_ref().map(|why| ("why", Value::from(why.clone())))),
+        MemberState::CatchingUp(bytes) => ("catching up", Some(("bytes_left", Value::from(*bytes)))),
+        MemberState::Voting => ("voting", None),
+        MemberState::Following => ("following", None),
+        MemberState::Unreachable => ("unreachable", None),
+        MemberState::Draining => ("draining", None),
+    };
+    let mut tell = |name: &str, value: Value| facts.insert(name.to_owned(), value);
+    tell("state", state.into());
+    tell("lag", overview.lag.into());
+    tell(
+        "leading",
+        Value::Int(i64::try_from(overview.leading).unwrap_or(i64::MAX)),
+    );
+    if let Some((name, value)) = more {
+        tell(name, value);
+    }
+    Value::Object(facts)
+}
+
 /// What the catalog says of a member.
-fn facts(member: &Member) -> Value {
+fn declared(member: &Member) -> Object {
     let kafka = match &member.kafka {
         KafkaAt::Hidden => Value::None,
         KafkaAt::Told | KafkaAt::At(_) => member.kafka_address().map(shown).into(),
@@ -113,7 +141,7 @@ fn facts(member: &Member) -> Value {
         Standing::Joined => "voting",
         Standing::Leaving => "draining",
     };
-    Value::object([
+    let facts = [
         ("at", member.at.clone().into()),
         ("broker", Value::Int(member.broker.0.into())),
         (
@@ -127,7 +155,9 @@ fn facts(member: &Member) -> Value {
         ("node", member.node.map(|node| node.to_string()).into()),
         ("roles", Value::Array(member.roles.names().map(Value::from).collect())),
         ("state", state.into()),
-    ])
+    ];
+    let given = facts.into_iter().filter(|(_, value)| *value != Value::None);
+    given.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn shown((host, port): &(String, u16)) -> String {

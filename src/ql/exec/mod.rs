@@ -30,6 +30,7 @@ use crate::broker::Broker;
 use bytes::Bytes;
 use cluster::catalog::{Scope, State, Topic, User};
 use cluster::ids::{NamespaceId, NodeId};
+use cluster::membership::Membership;
 use declare::{Declaration, Group, declaration};
 use placement::Placement;
 use rights::Rights;
@@ -69,6 +70,7 @@ pub struct Engine {
     auth: Arc<Auth>,
     settings: Settings,
     placement: Placement,
+    members: Option<Membership>,
     answer_bytes: usize,
 }
 
@@ -107,7 +109,16 @@ impl Engine {
             auth,
             settings,
             placement: Placement::default(),
+            members: None,
             answer_bytes: ANSWER_BYTES,
+        }
+    }
+
+    /// The same, for a node that reaches the other members of its store.
+    pub fn among(self, members: Membership) -> Self {
+        Self {
+            members: Some(members),
+            ..self
         }
     }
 

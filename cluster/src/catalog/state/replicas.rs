@@ -28,6 +28,11 @@ impl State {
         self.banned.contains(&node)
     }
 
+    /// Nodes that were dropped.
+    pub fn banned(&self) -> impl Iterator<Item = NodeId> {
+        self.banned.iter().copied()
+    }
+
     pub(super) fn join(&mut self, node: NodeId) -> Result<Reply, CatalogError> {
         self.check_ban(node)?;
         if let Some(member) = self.member(node) {

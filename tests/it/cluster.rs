@@ -1,0 +1,241 @@
+//! Members of one store: real processes, formed by TessariQL alone.
+
+use crate::process::{PATIENCE, Process, free_port};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::path::Path;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// Certificates for processes on this machine.
+struct Authority {
+    dir: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = params.self_signed(&key).expect("an authority").pem();
+        let issuer = Issuer::new(params, key);
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).expect("parameters");
+        let node = params.signed_by(&key, &issuer).expect("a certificate").pem();
+        for (name, text) in [
+            ("authority.pem", authority),
+            ("node.pem", node),
+            ("node.key", key.serialize_pem()),
+        ] {
+            std::fs::write(dir.path().join(name), text).expect("a file");
+        }
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        let path: &Path = self.dir.path();
+        path.join(name).display().to_string()
+    }
+}
+
+/// Nodes that can become members, the first of which declares them.
+struct Cluster {
+    nodes: Vec<Process>,
+    peers: Vec<u16>,
+    _authority: Authority,
+}
+
+fn node_id(number: usize) -> String {
+    format!("{:032x}", 0xc0ffee + number)
+}
+
+impl Cluster {
+    /// Starts `count` nodes that know nothing of each other.
+    fn start(count: usize) -> Self {
+        let authority = Authority::new();
+        let peers: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let node = |(number, peer): (usize, &u16)| {
+            let (id, address) = (node_id(number), format!("127.0.0.1:{peer}"));
+            let paths = ["node.pem", "node.key", "authority.pem"].map(|name| authority.path(name));
+            Process::start(&[
+                "--node-id",
+                &id,
+                "--cluster-address",
+                &address,
+                "--cluster-credential",
+                &paths[0],
+                "--cluster-key",
+                &paths[1],
+                "--cluster-authority",
+                &paths[2],
+            ])
+        };
+        Self {
+            nodes: peers.iter().enumerate().map(node).collect(),
+            peers,
+            _authority: authority,
+        }
+    }
+
+    /// Starts `count` nodes and makes them members of the first one's store.
+    fn form(count: usize) -> Self {
+        let cluster = Self::start(count);
+        for number in 0..count {
+            cluster.nodes[0].script(&cluster.row(number));
+        }
+        let all: Vec<usize> = (0..count).collect();
+        cluster.wait("all vote", &all, |told| {
+            told.matches("state: 'voting'").count() == count
+        });
+        cluster
+    }
+
+    fn row(&self, number: usize) -> String {
+        let (peer, id) = (self.peers[number], node_id(number));
+        format!("DEFINE REPLICA m{number} AT '127.0.0.1:{peer}' NODE '{id}'")
+    }
+
+    /// Waits until `INFO FOR NODE` of each of `nodes` is as it should be.
+    fn wait(&self, what: &str, nodes: &[usize], as_it_should: impl Fn(&str) -> bool) {
+        self.wait_for(what, nodes, "INFO FOR NODE", as_it_should);
+    }
+
+    fn wait_for(&self, what: &str, nodes: &[usize], script: &str, as_it_should: impl Fn(&str) -> bool) {
+        for number in nodes {
+            let start = Instant::now();
+            loop {
+                // It begins anew when it is taken in.
+                let told = self.nodes[*number].ask(script);
+                if told
+                    .as_ref()
+                    .is_some_and(|(status, text)| *status == 200 && as_it_should(text))
+                {
+                    break;
+                }
+                let logs: Vec<String> = self.nodes.iter().map(Process::log).collect();
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "{what}: node {number} says {told:?}\n{}",
+                    logs.join("\n---\n")
+                );
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+    }
+
+    /// Runs a script on whichever of `nodes` takes it, within our patience.
+    fn anywhere(&self, nodes: &[usize], script: &str) {
+        let start = Instant::now();
+        loop {
+            let answers: Vec<_> = nodes.iter().map(|n| self.nodes[*n].ask(script)).collect();
+            if answers.iter().flatten().any(|(status, _)| *status == 200) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{script}: {answers:?}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn three_nodes_become_one_store_by_rows_alone_and_outlive_one_of_them() {
+    let mut cluster = Cluster::form(3);
+    cluster.nodes[0].script("DEFINE NAMESPACE shop; USE NAMESPACE shop; DEFINE DATABASE orders;");
+    cluster.nodes[0].script("USE NAMESPACE shop DATABASE orders; DEFINE TOPIC t PARTITIONS 6 BY c");
+    let store = "INFO FOR STORE";
+    cluster.wait_for("the namespace is everywhere", &[0, 1, 2], store, |told| {
+        told.contains("'shop'")
+    });
+    // Every partition has a leader, and all three are told of the same ones.
+    let topic = "USE NAMESPACE shop DATABASE orders; INFO FOR TOPIC t";
+    cluster.wait_for("every partition has a leader", &[0, 1, 2], topic, |told| {
+        told.matches("leader: '").count() == 6
+    });
+    let leaders = |told: &str| -> Vec<String> {
+        told.match_indices("leader: '")
+            .map(|(at, _)| told[at + 9..at + 41].to_owned())
+            .collect()
+    };
+    let start = Instant::now();
+    loop {
+        let told: Vec<Vec<String>> = (0..3).map(|n| leaders(&cluster.nodes[n].script(topic))).collect();
+        let mut led: Vec<&String> = told[0].iter().collect();
+        led.sort();
+        led.dedup();
+        if told[0] == told[1] && told[1] == told[2] && led.len() == 3 {
+            break;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "leaders differ, or are not spread: {told:?}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+
+    cluster.nodes[0].kill();
+    cluster.anywhere(&[1, 2], "DEFINE NAMESPACE after");
+    cluster.wait_for("both go on", &[1, 2], store, |told| told.contains("'after'"));
+    cluster.wait("the loss is told", &[1, 2], |told| {
+        told.contains("state: 'unreachable'")
+    });
+    cluster.wait_for("its partitions are led by others", &[1, 2], topic, |told| {
+        let led = leaders(told);
+        led.len() == 6 && !led.contains(&node_id(0))
+    });
+
+    cluster.nodes[0].restart();
+    cluster.wait_for("it catches up", &[0], store, |told| told.contains("'after'"));
+    cluster.wait("it is back", &[0, 1, 2], |told| {
+        told.matches("state: 'voting'").count() == 3
+    });
+    cluster.wait_for("it leads its share again", &[0, 1, 2], topic, |told| {
+        leaders(told).contains(&node_id(0))
+    });
+}
+
+#[test]
+fn a_node_with_declarations_of_its_own_is_left_alone() {
+    let cluster = Cluster::start(2);
+    cluster.nodes[1].script("DEFINE NAMESPACE mine");
+    cluster.nodes[0].script(&cluster.row(0));
+    cluster.nodes[0].script(&cluster.row(1));
+    cluster.wait("it is told why", &[0], |told| {
+        told.contains("has declarations of its own")
+    });
+    assert!(cluster.nodes[1].script("INFO FOR STORE").contains("'mine'"));
+}
+
+#[test]
+fn a_dropped_member_goes_and_cannot_come_back() {
+    let cluster = Cluster::form(3);
+    cluster.nodes[0].script("DROP REPLICA m2");
+    cluster.wait("its row goes", &[0, 1], |told| !told.contains("'m2'"));
+    let (status, why) = cluster.nodes[0].try_script(&cluster.row(2));
+    assert_ne!(status, 200);
+    assert!(why.contains("was dropped and cannot come back"), "{why}");
+    cluster.nodes[0].script("DEFINE NAMESPACE goes_on");
+}
+
+#[test]
+fn a_stopped_leader_hands_over_first() {
+    let mut cluster = Cluster::form(3);
+    let status = cluster.nodes[0].terminate();
+    assert!(status.success(), "{status:?}: {}", cluster.nodes[0].log());
+    assert!(
+        cluster.nodes[0].log().contains("handed over"),
+        "{}",
+        cluster.nodes[0].log()
+    );
+    cluster.anywhere(&[1, 2], "DEFINE NAMESPACE after");
+}
+
+#[test]
+fn certificates_come_all_together() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (status, _, error) = crate::process::run(
+        &["data", "--serve", "127.0.0.1:0", "--cluster-address", "127.0.0.1:0"],
+        folder.path(),
+    );
+    assert_eq!(status, Some(2), "{error}");
+    assert!(error.contains("--cluster-credential"), "{error}");
+}
