@@ -53,11 +53,6 @@ impl Port {
     pub fn tell(&mut self, told: Told) {
         self.told = told;
     }
-
-    /// Where it listens.
-    pub fn address(&self) -> std::io::Result<std::net::SocketAddr> {
-        self.listener.local_addr()
-    }
 }
 
 /// A node's peers before its ranges are there.

@@ -85,7 +85,7 @@ pub fn is_occupied(state: &State, node: NodeId) -> bool {
 
 fn standing(state: &State, node: NodeId, adopted: Option<Uuid>) -> Standing {
     Standing {
-        store: adopted.or(state.store()),
+        store: adopted.or_else(|| state.store()),
         banned: Arc::new(state.banned().collect()),
         occupied: adopted.is_some() || is_occupied(state, node),
     }
