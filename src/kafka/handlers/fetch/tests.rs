@@ -31,7 +31,16 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let config = KafkaConfig::new("store".into());
         let auth = Arc::new(Auth::new(broker.catalog().clone(), AuthConfig::default()));
-        let server = KafkaServer::start(listener, config, NodeId(1), broker, groups.clone(), auth).unwrap();
+        let server = KafkaServer::start(
+            listener,
+            crate::tls::Door::plain(),
+            config,
+            NodeId(1),
+            broker,
+            groups.clone(),
+            auth,
+        )
+        .unwrap();
         Self { server, groups }
     }
 

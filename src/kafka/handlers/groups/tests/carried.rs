@@ -29,7 +29,15 @@ impl Cluster {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let config = KafkaConfig::new("store".into());
             let broker = member.broker.clone();
-            let server = KafkaServer::start(listener, config, member.id, broker, groups.clone(), auth);
+            let server = KafkaServer::start(
+                listener,
+                crate::tls::Door::plain(),
+                config,
+                member.id,
+                broker,
+                groups.clone(),
+                auth,
+            );
             servers.push((server.unwrap(), groups));
         }
         let cluster = Self { many, servers, home };
