@@ -80,7 +80,7 @@ pub struct Config {
         long,
         value_name = "FILTER",
         env = "TESSARIDB_LOG",
-        default_value = "info,openraft=warn"
+        default_value = "info,openraft=error"
     )]
     pub log: String,
 }

@@ -65,6 +65,8 @@ pub struct Node {
     ranges: JoinHandle<()>,
     _system_route: Followed,
     among: Option<Among>,
+    /// Until this node, which began its store, has others.
+    noting: Option<JoinHandle<()>>,
     _lock: fs::Lock,
 }
 
@@ -99,7 +101,7 @@ impl Node {
         let system = host.start(SYSTEM_RANGE, Box::new(machine), how).await?;
         let catalog = Catalog::new(source, system.clone());
 
-        let logs = Logs::open(files, log_config(config, &dir), log_checkpoints(&meta)?)?;
+        let logs = Logs::open(files.clone(), log_config(config, &dir), log_checkpoints(&meta)?)?;
         let routes = Routes::new(id, catalog.clone());
         let system_route = routes.follow(&system);
         let forward = Forward::new(ForwardParts {
@@ -131,8 +133,12 @@ impl Node {
         let auth = Arc::new(Auth::new(catalog.clone(), AuthConfig::default()));
         ranges::start_all(&host, &broker, id).await?;
         let ranges = tokio::spawn(ranges::follow_catalog(host.clone(), broker.clone(), id));
+        let mut noting = None;
         if let Some(among) = &mut among {
             among.start();
+            if adopted.is_none() {
+                noting = Some(tokio::spawn(adopted::note_others(files, dir, catalog.clone(), id)));
+            }
         }
         let groups = Coordinator::new(broker.clone(), group_config(config));
         let settings = Settings {
@@ -156,6 +162,7 @@ impl Node {
             ranges,
             _system_route: system_route,
             among,
+            noting,
             _lock: lock,
         })
     }
@@ -190,6 +197,9 @@ impl Node {
     /// Stops everything below the front doors. What was acknowledged is durable already.
     pub async fn close(self) {
         self.ranges.abort();
+        if let Some(noting) = self.noting {
+            noting.abort();
+        }
         if let Some(among) = self.among {
             among.stop().await;
         }

@@ -1,12 +1,18 @@
-//! The file that says which store a folder was taken into, and emptying the folder for it.
+//! The file that says which store a folder belongs to among others, and emptying the folder for it.
+//!
+//! A node of several must know its store before its catalog has come: peers of no store are not answered, and it is by
+//! them that the catalog comes after a crash.
 //!
 //! The file `cluster` is one line of text: magic, version, how far it has come (`joining` until the folder is empty, then
 //! `joined`), the store's id, and the CRC-32C of what stands before it.
 
 use anyhow::Context;
+use cluster::catalog::Catalog;
 use cluster::fs::{self, FileSystem};
+use cluster::ids::NodeId;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use uuid::Uuid;
 
 const MAGIC: &str = "tessaridb-cluster 1";
@@ -20,7 +26,7 @@ fn line(step: &str, store: Uuid) -> String {
     format!("{text} {crc:08x}\n")
 }
 
-/// The store that a folder was taken into; `None` for one that began by itself. Ends what a crash interrupted.
+/// The store that a folder was taken into, or that took in others; `None` for one that began by itself and is alone. Ends what a crash interrupted.
 pub(super) fn adopted(files: &dyn FileSystem, dir: &Path) -> anyhow::Result<Option<Uuid>> {
     let path = dir.join(FILE);
     let text = match fs::read(files, &path, 256) {
@@ -53,6 +59,30 @@ pub(super) fn adopt(files: &dyn FileSystem, dir: &Path, store: Uuid) -> anyhow::
     files.sync_dir(dir)?;
     fs::replace(files, &path, line(JOINED, store).as_bytes())?;
     Ok(())
+}
+
+/// Notes the store of a node that began it, as soon as others are declared; for a task of its own.
+pub(super) async fn note_others(files: Arc<dyn FileSystem>, dir: PathBuf, catalog: Catalog, node: NodeId) {
+    let mut changed = catalog.changed();
+    let store = loop {
+        let view = catalog.view();
+        match view.store() {
+            Some(store) if view.members().any(|member| member.node != Some(node)) => break store,
+            _ => {}
+        }
+        if changed.changed().await.is_err() {
+            return;
+        }
+    };
+    let noted = tokio::task::spawn_blocking(move || {
+        let path = dir.join(FILE);
+        fs::replace(&*files, &path, line(JOINED, store).as_bytes())
+    });
+    match noted.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the store of this node is not noted in its folder"),
+        Err(error) => tracing::error!(%error, "the store of this node is not noted in its folder"),
+    }
 }
 
 #[cfg(test)]
