@@ -145,7 +145,10 @@ pub(super) async fn checkpoint(raft: &Raft, group: &Group, progress: &Progress, 
         }
     }
     let keep = pace.keep / pace.ranges.load(Ordering::Relaxed).max(1) as u64;
-    let upto = needless(raft, group, keep)?.min(index);
+    let Some(needless) = needless(raft, group, keep) else {
+        return Some(());
+    };
+    let upto = needless.min(index);
     raft.trigger().purge_log(upto).await.ok()?;
     // Raft drops nothing that it is sending. That is right for who is a little behind; who can't keep up must not make the log
     // grow for ever.
