@@ -8,6 +8,8 @@ mod tls;
 pub use limits::Limits;
 pub use tls::{Certs, Tls};
 
+use crate::auth::MAX_PASSWORD;
+use crate::ql::is_reserved;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -343,6 +345,14 @@ fn first_user(
         (None, None) => Ok(None),
         (Some(name), Some(password)) => {
             let name = user(&name).map_err(|e| BadCredentials(format!("TESSARIDB_INITIAL_USER: {e}")))?;
+            if is_reserved(&name) {
+                let why = "is a word of the language, which could not name the user";
+                return Err(BadCredentials(format!("TESSARIDB_INITIAL_USER: {name} {why}")));
+            }
+            if password.len() > MAX_PASSWORD {
+                let why = format!("a password may have {MAX_PASSWORD} bytes at most");
+                return Err(BadCredentials(format!("TESSARIDB_INITIAL_PASSWORD: {why}")));
+            }
             Ok(Some(Credentials { name, password }))
         }
         (Some(_), None) => Err(BadCredentials(
@@ -499,7 +509,14 @@ mod tests {
         let ada = first_user(text("ada"), text("s3cret")).unwrap().unwrap();
         assert_eq!((ada.name.as_str(), ada.password.as_str()), ("ada", "s3cret"));
         assert!(!format!("{ada:?}").contains("s3cret"));
-        for (name, password) in [(text("ada"), None), (None, text("x")), (text("a b"), text("s3cret"))] {
+        let long = text(&"s3cret".repeat(MAX_PASSWORD));
+        for (name, password) in [
+            (text("ada"), None),
+            (None, text("x")),
+            (text("a b"), text("s3cret")),
+            (text("User"), text("s3cret")),
+            (text("ada"), long),
+        ] {
             let refused = first_user(name, password).unwrap_err().to_string();
             assert!(
                 refused.contains("TESSARIDB_INITIAL_") && !refused.contains("s3cret"),

@@ -95,6 +95,7 @@ fn refused(error: &CatalogError) -> ResponseError {
         CatalogError::InvalidValue(_) => ResponseError::InvalidConfig,
         // No request of Kafka's changes members.
         CatalogError::NodeTombstoned { .. } => ResponseError::InvalidRequest,
+        CatalogError::AskerChanged => ResponseError::ClusterAuthorizationFailed,
         CatalogError::NotUnderstood(_) => ResponseError::UnsupportedVersion,
     }
 }

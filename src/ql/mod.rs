@@ -16,6 +16,7 @@ pub mod value;
 
 pub use error::{Code, Error, ErrorKind, Span};
 pub use lexer::is_identifier;
+pub(crate) use parser::is_reserved;
 pub use parser::{
     MAX_DEPTH, MAX_SCRIPT, MAX_STATEMENTS, MAX_VALUES, Parameters, is_complete, parse, parse_bytes, parse_literal,
 };

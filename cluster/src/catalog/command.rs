@@ -1,7 +1,7 @@
 //! What can be declared. Encoded as JSON: declarations are rare, and unknown fields of a newer node are passed over.
 
 use super::error::CatalogError;
-use super::model::{Acknowledge, PasswordHash, Privileges, Role, Topic};
+use super::model::{Acknowledge, PasswordHash, Privileges, Role, Topic, User};
 use super::replica::MemberCommand;
 use crate::ids::{BrokerId, NamespaceId, NodeId, TopicId, UserId};
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,36 @@ pub enum UserChange {
     Role(Role),
     /// Another password; ends what was signed in with the one before.
     Password(PasswordHash),
+}
+
+/// Who asked for a command, as of the moment their rights were judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asker {
+    /// Nobody signed in: the store had no users.
+    Nobody,
+    /// A user, with what its rights come from.
+    User {
+        /// Which declaration of its name.
+        id: UserId,
+        /// Which of its passwords.
+        credential: u64,
+        /// Its role.
+        role: Role,
+        /// Whether it had grants.
+        granted: bool,
+    },
+}
+
+impl From<Option<&User>> for Asker {
+    fn from(user: Option<&User>) -> Self {
+        user.map_or(Self::Nobody, |user| Self::User {
+            id: user.id,
+            credential: user.credential,
+            role: user.role,
+            granted: user.granted,
+        })
+    }
 }
 
 /// A declaration. Names are identifiers, checked by the proposer and again when applied.
@@ -173,6 +203,13 @@ pub enum Command {
         group: String,
         /// The namespace.
         namespace: NamespaceId,
+    },
+    /// A command of somebody whose rights were judged before: refused where whoever asked is no longer who they were.
+    Asked {
+        /// Whose rights were judged.
+        by: Asker,
+        /// What was asked.
+        command: Box<Command>,
     },
     /// Takes a block of producer ids that no one else will get.
     AllocateProducerIds {

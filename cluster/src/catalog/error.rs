@@ -101,6 +101,9 @@ pub enum CatalogError {
         /// The node.
         node: NodeId,
     },
+    /// Whoever asked was dropped, or lost the rights, or the store got users, before the command was applied.
+    #[error("whoever asked for this may do so no longer")]
+    AskerChanged,
     /// A value out of bounds.
     #[error("{0}")]
     InvalidValue(String),

@@ -17,7 +17,7 @@ mod sign_ins;
 mod state;
 mod users;
 
-pub use command::{Command, Reply, ScopeName, TopicChange, TopicSpec, UserChange, UserRef};
+pub use command::{Asker, Command, Reply, ScopeName, TopicChange, TopicSpec, UserChange, UserRef};
 pub use error::{CatalogError, CatalogFailure, Kind};
 pub use handle::{Catalog, CatalogSource};
 pub use machine::CatalogMachine;

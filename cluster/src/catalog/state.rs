@@ -309,6 +309,10 @@ impl State {
                 };
                 Ok(Reply::Namespace(decided))
             }
+            Command::Asked { by, command } => match self.still(by) {
+                true => self.fold(*command),
+                false => Err(CatalogError::AskerChanged),
+            },
             Command::AllocateProducerIds { count } => {
                 let first = self.next.producer_id;
                 self.next.producer_id = first

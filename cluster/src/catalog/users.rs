@@ -1,6 +1,6 @@
 //! Users and their grants, as the catalog folds them.
 
-use super::command::{Reply, ScopeName, UserChange, UserRef};
+use super::command::{Asker, Reply, ScopeName, UserChange, UserRef};
 use super::error::{CatalogError, Kind};
 use super::model::{PasswordHash, Privileges, Role, Scope, User};
 use super::state::{State, already, check_name, unknown};
@@ -32,6 +32,17 @@ impl State {
 
 /// Folding.
 impl State {
+    /// Whether whoever asked is who they were when their rights were judged.
+    pub(super) fn still(&self, by: Asker) -> bool {
+        match by {
+            Asker::Nobody => self.is_open(),
+            Asker::User { id, .. } => {
+                let user = self.users.values().find(|user| user.id == id);
+                user.is_some_and(|user| Asker::from(Some(&**user)) == by)
+            }
+        }
+    }
+
     pub(super) fn define_user(
         &mut self,
         name: String,

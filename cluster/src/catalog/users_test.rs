@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::{Acknowledge, Command, TopicSpec};
+use crate::catalog::{Acknowledge, Asker, Command, TopicSpec};
 use crate::ids::NodeId;
 use uuid::Uuid;
 
@@ -348,5 +348,46 @@ fn commands_about_users_read_as_they_were_written() {
     ] {
         let bytes = serde_json::to_vec(&command).unwrap();
         assert_eq!(serde_json::from_slice::<Command>(&bytes).unwrap(), command);
+    }
+}
+
+fn asked(by: Asker, command: Command) -> Command {
+    Command::Asked {
+        by,
+        command: Box::new(command),
+    }
+}
+
+#[test]
+fn of_those_who_race_to_be_the_first_user_one_is() {
+    let mut s = with_topics();
+    let first = |name| asked(Asker::Nobody, define(name, ScopeName::Store, Role::Owner));
+    s.apply(first("ada")).unwrap();
+    assert_eq!(s.apply(first("bob")), Err(CatalogError::AskerChanged));
+    assert_eq!(s.users().count(), 1);
+}
+
+#[test]
+fn what_a_user_asked_for_is_not_done_once_it_is_not_who_it_was() {
+    let mut s = with_topics();
+    s.apply(define("root", ScopeName::Store, Role::Owner)).unwrap();
+    for change in [
+        role("mallory", Role::Editor),
+        Command::AlterUser {
+            user: user("mallory"),
+            change: UserChange::Password(PasswordHash::new("other")),
+        },
+        grant(&s, "mallory", "a", READ),
+        Command::DropUser { user: user("mallory") },
+    ] {
+        let mut s = s.clone();
+        s.apply(define("mallory", ScopeName::Store, Role::Owner)).unwrap();
+        let by = Asker::from(s.user("mallory").map(|user| &**user));
+        s.apply(asked(by, define("in_time", ScopeName::Store, Role::Owner)))
+            .unwrap();
+        s.apply(change).unwrap();
+        let late = asked(by, define("late", ScopeName::Store, Role::Owner));
+        assert_eq!(s.apply(late), Err(CatalogError::AskerChanged));
+        assert!(s.user("late").is_none());
     }
 }

@@ -55,6 +55,7 @@ impl From<CatalogError> for ErrorKind {
                 Self::InvalidValue(error.to_string())
             }
             CatalogError::NodeTombstoned { node } => Self::NodeTombstoned(node.to_string()),
+            CatalogError::AskerChanged => Self::Retry(error.to_string()),
             CatalogError::NotUnderstood(_) => Self::Unavailable(error.to_string()),
         }
     }

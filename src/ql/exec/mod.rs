@@ -25,10 +25,10 @@ use super::ast::{Info, Located, Statement};
 use super::error::{Code, Error, ErrorKind};
 use super::parser::{Parameters, parse_bytes};
 use super::value::{Object, Value};
-use crate::auth::{Auth, Caller, standing};
+use crate::auth::{Auth, Caller, Who, standing};
 use crate::broker::Broker;
 use bytes::Bytes;
-use cluster::catalog::{Scope, State, Topic, User};
+use cluster::catalog::{Asker, CatalogError, CatalogFailure, Command, Scope, State, Topic, User};
 use cluster::ids::{NamespaceId, NodeId};
 use cluster::membership::Membership;
 use declare::{Declaration, Group, declaration};
@@ -141,6 +141,7 @@ impl Engine {
             caller,
             session: user.map_or_else(Session::default, |user| Session::of(user, &view)),
             group: None,
+            began: Asker::Nobody,
             answer: Answer {
                 size: self.answer_bytes,
                 left: self.answer_bytes,
@@ -163,6 +164,8 @@ struct Run<'e> {
     session: Session,
     /// Since BEGIN.
     group: Option<Group>,
+    /// Who the caller was at BEGIN.
+    began: Asker,
     answer: Answer,
 }
 
@@ -179,6 +182,7 @@ impl Run<'_> {
             self.tell_refused(&refusal);
             return Err(refusal);
         }
+        let by = Asker::from(rights.standing.user());
         self.engine.check_writable(&statement, &view)?;
         if let Statement::Info(info) = statement {
             if self.group.is_some() {
@@ -203,7 +207,7 @@ impl Run<'_> {
         if self.group.is_none()
             && let Some(declared) = declaration(&statement, &self.session, &view, node, hash.as_ref())
         {
-            self.declare(declared?).await?;
+            self.declare(by, declared?).await?;
             if is_told(&statement) {
                 self.tell_changed(&self.session.located(&statement));
             }
@@ -217,6 +221,7 @@ impl Run<'_> {
             }
             (Statement::Begin, _) => {
                 self.group = Some(Group::begin(view));
+                self.began = by;
                 Ok(Outcome::Done)
             }
             (Statement::Cancel, _) => {
@@ -227,7 +232,7 @@ impl Run<'_> {
                 if let Some(group) = self.group.take() {
                     let (command, told) = group.end();
                     if let Some(command) = command {
-                        self.engine.broker.catalog().propose(command).await?;
+                        self.propose(self.began, command).await?;
                     }
                     told.iter().for_each(|what| self.tell_changed(what));
                 }
@@ -249,12 +254,31 @@ impl Run<'_> {
         }
     }
 
-    async fn declare(&self, declaration: Declaration) -> Result<(), ErrorKind> {
+    /// Proposes what the caller may do as `by`. Between the judgement and this others went on, and hashing a password
+    /// takes long: it is refused if the caller is no longer who it was.
+    async fn propose(&self, by: Asker, command: Command) -> Result<(), ErrorKind> {
+        let catalog = self.engine.broker.catalog();
+        let command = match self.caller.who {
+            Who::Folder => command,
+            Who::Anonymous | Who::User(_) => Command::Asked {
+                by,
+                command: Box::new(command),
+            },
+        };
+        match catalog.propose(command).await {
+            Ok(_) => Ok(()),
+            Err(CatalogFailure::Refused(error @ CatalogError::AskerChanged)) => {
+                standing(&catalog.view(), &self.caller.who)?;
+                Err(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn declare(&self, by: Asker, declaration: Declaration) -> Result<(), ErrorKind> {
         let broker = &self.engine.broker;
         match declaration {
-            Declaration::Command(command) => {
-                broker.catalog().propose(command).await?;
-            }
+            Declaration::Command(command) => self.propose(by, command).await?,
             Declaration::DropTopic(topic) => {
                 broker.drop_topic(topic).await?;
                 let view = broker.catalog().view();

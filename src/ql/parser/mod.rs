@@ -76,6 +76,11 @@ const RESERVED: &[&str] = &[
     "WHERE",
 ];
 
+/// Whether a word can't be a name, in any case.
+pub(crate) fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
+}
+
 /// Reads a script. Every `$name` in it takes its value from `parameters`.
 pub fn parse(script: &str, parameters: &Parameters) -> Result<Vec<Located>, Error> {
     if script.len() > MAX_SCRIPT {
@@ -388,7 +393,7 @@ impl<'s> Parser<'s> {
     /// A name: any identifier but the reserved words.
     fn name(&mut self) -> Result<String, Error> {
         match self.peek()?.0 {
-            Token::Word(word) if !RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved)) => {
+            Token::Word(word) if !is_reserved(word) => {
                 self.next()?;
                 Ok(word.to_owned())
             }

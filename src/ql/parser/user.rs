@@ -53,8 +53,16 @@ impl Parser<'_> {
         })
     }
 
+    /// A password. What stands in its place is not shown, as it may be one that was not put in quotes.
     fn password(&mut self) -> Result<Secret, Error> {
-        let password = self.string()?;
+        let span = self.peek()?.1;
+        let password = self.string().map_err(|_| {
+            ErrorKind::UnexpectedToken {
+                expected: "a password in quotes".to_owned(),
+                found: "something else".to_owned(),
+            }
+            .at(span)
+        })?;
         match password.is_empty() {
             true => Err(ErrorKind::PasswordEmpty.at(self.last)),
             false => Ok(Secret::new(password)),

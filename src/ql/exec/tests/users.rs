@@ -535,3 +535,33 @@ async fn users_and_grants_are_there_after_a_restart_and_without_the_last_the_sto
     store.as_user("root", "DROP USER ada; DROP USER root").await;
     store.text("READ FROM plain").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_declare_the_first_user_at_once_one_does() {
+    let store = Store::with_topic().await;
+    let tries = (0..6).map(|n| {
+        let script = format!("DEFINE USER u{n} ROLE owner PASSWORD 'correct horse'");
+        let store = &store;
+        async move { store.run_as(Who::Anonymous, &script).await.map_err(|error| error.kind) }
+    });
+    let outcomes = futures::future::join_all(tries).await;
+    let refused = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Err(ErrorKind::NotSignedIn)));
+    assert_eq!(refused.count(), 5, "{outcomes:?}");
+    assert_eq!(store.broker.catalog().view().users().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_without_quotes_is_not_shown() {
+    let store = Store::with_root().await;
+    for script in [
+        "ALTER USER root SET PASSWORD hunter2secret",
+        "DEFINE USER ada ROLE owner PASSWORD hunter2secret",
+        "DEFINE USER ada ROLE owner PASSWORD 0xhunter2secret",
+        "DEFINE USER ada ROLE owner PASSWORD hunter2secret.x",
+    ] {
+        let error = store.run_as(store.who("root"), script).await.unwrap_err();
+        assert!(!error.to_string().contains("hunter2secret"), "{error}");
+    }
+}
