@@ -105,6 +105,29 @@ fn nobodys() -> Option<PasswordHash> {
     )))
 }
 
+/// What verifying takes: memory in KiB, passes, lanes.
+pub(super) type Cost = (u32, u32, u32);
+
+/// What verifying `hash` takes; of a hash made here where there is none.
+pub(super) fn cost(hash: Option<&PasswordHash>) -> Cost {
+    let params = hash
+        .and_then(|hash| parsed(hash.expose()).ok())
+        .map(|(_, params)| params);
+    params.map_or((MEMORY_KIB, PASSES, LANES), |params| {
+        (params.m_cost(), params.t_cost(), params.p_cost())
+    })
+}
+
+/// Takes as long as verifying a hash of that cost does.
+fn spend((memory, passes, lanes): Cost, password: &[u8]) {
+    if let Ok(params) = Params::new(memory, passes, lanes, None) {
+        let mut output = [0; 32];
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        // What comes out, or why not, is nobody's.
+        let _ = argon2.hash_password_into(password, &[0; 16], &mut output);
+    }
+}
+
 fn verify(hash: &PasswordHash, password: &[u8]) -> bool {
     let Ok((hash, params)) = parsed(hash.expose()) else {
         return false;
@@ -153,13 +176,22 @@ impl Hasher {
 }
 
 impl Turn<'_> {
-    /// Whether `password` is the one of `hash`; for nobody's hash it takes as long and is not.
-    pub(super) async fn verify(&self, hash: Option<PasswordHash>, password: Zeroizing<Vec<u8>>) -> bool {
+    /// Whether `password` is the one of `hash`; for nobody's hash it takes as long and is not. A wrong one takes as long
+    /// again as hashes of the `other` costs do, so that the time does not tell whose hash it was.
+    pub(super) async fn verify(
+        &self,
+        hash: Option<PasswordHash>,
+        password: Zeroizing<Vec<u8>>,
+        other: impl FnOnce() -> Vec<Cost> + Send + 'static,
+    ) -> bool {
         let known = hash.is_some();
         let hash = hash.unwrap_or_else(|| self.hasher.nobodys.clone());
         let running = self.running.clone();
         let right = tokio::task::spawn_blocking(move || {
             let right = verify(&hash, &password);
+            if !right {
+                other().into_iter().for_each(|cost| spend(cost, &password));
+            }
             drop(running);
             right
         });

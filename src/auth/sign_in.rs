@@ -1,7 +1,7 @@
 //! Signing in: one way for every front door.
 
 use super::audit::Audit;
-use super::password::{HashError, Hasher, MAX_PASSWORD};
+use super::password::{Cost, HashError, Hasher, MAX_PASSWORD, cost};
 use super::principal::{Caller, Origin, Principal, Surface, Who};
 use super::sessions::Sessions;
 use super::throttle::{self, Unrecorded};
@@ -97,6 +97,19 @@ pub struct Auth {
     audit: Audit,
 }
 
+/// Kinds of hashes whose time a wrong password takes besides its own.
+const OTHER_COSTS: usize = 4;
+
+/// What the store's hashes take to verify, and one made here, but for `own`; the dearest ones where there are many.
+fn other_costs(view: &State, own: Cost) -> Vec<Cost> {
+    let hashes = view.users().map(|user| cost(Some(&user.hash)));
+    let mut costs: Vec<Cost> = hashes.chain([cost(None)]).filter(|cost| *cost != own).collect();
+    costs.sort_unstable();
+    costs.dedup();
+    costs.drain(..costs.len().saturating_sub(OTHER_COSTS));
+    costs
+}
+
 impl Auth {
     /// Over a node's catalog.
     pub fn new(catalog: Catalog, config: AuthConfig) -> Self {
@@ -134,11 +147,15 @@ impl Auth {
         let turn = self.hasher.turn().await.map_err(|_| SignInError::Busy)?;
         // Others may have tried the name while this one waited.
         self.throttle(name)?;
-        let user = self.catalog.view().user(name).cloned();
+        let view = self.catalog.view();
+        let user = view.user(name).cloned();
         let hash = user.as_ref().map(|user| user.hash.clone());
+        let own = cost(hash.as_ref());
         // One too long to be anybody's is looked at up to there, so that it takes its time, too.
         let right = turn
-            .verify(hash, copy(&password[..password.len().min(MAX_PASSWORD)]))
+            .verify(hash, copy(&password[..password.len().min(MAX_PASSWORD)]), move || {
+                other_costs(&view, own)
+            })
             .await;
         let signed_in = user.filter(|_| right && password.len() <= MAX_PASSWORD);
         let Some(user) = signed_in.filter(|user| self.is_current(user)) else {
@@ -285,4 +302,37 @@ fn shortened(name: &str) -> &str {
 /// A copy that is wiped when it goes.
 fn copy(password: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(password.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEAR: &str = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
+
+    #[test]
+    fn a_wrong_password_takes_the_same_whosever_hash_it_meets() {
+        let mut state = State::default();
+        for (name, hash) in [("ada", DEAR.to_owned()), ("bob", DEAR.replace("65536", "19456"))] {
+            let define = Command::DefineUser {
+                name: name.to_owned(),
+                if_not_exists: false,
+                only_first: false,
+                scope: ScopeName::Store,
+                role: Role::Owner,
+                hash: PasswordHash::new(hash),
+            };
+            state.apply(define).unwrap();
+        }
+        let spent = |name: &str| {
+            let own = cost(state.user(name).map(|user| &user.hash));
+            let mut all = other_costs(&state, own);
+            all.push(own);
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(spent("nobody"), [(19456, 2, 1), (65536, 2, 1)]);
+        assert_eq!(spent("ada"), spent("nobody"));
+        assert_eq!(spent("bob"), spent("nobody"));
+    }
 }

@@ -9,8 +9,10 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// How long a request's head may take to arrive, also on a connection kept open.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long requests under way are waited for when the node stops.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: the process is out of descriptors, and trying at once would only spin.
@@ -39,6 +41,8 @@ impl Server {
         });
         let graceful = GracefulShutdown::new();
         let room = Arc::new(Semaphore::new(self.limits.connections.max(1)));
+        // Three quarters for any one address, so that no single client takes the port from all others.
+        let addresses = Addresses::of(self.limits.connections.saturating_mul(3).div_ceil(4));
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -55,18 +59,66 @@ impl Server {
                     continue;
                 }
             };
-            let Ok(permit) = room.clone().try_acquire_owned() else {
+            let (Ok(permit), Some(place)) = (room.clone().try_acquire_owned(), addresses.enter(remote.ip())) else {
                 front.turn_away(&stream, remote);
                 continue;
             };
             // Answers are small and asked for one at a time: don't hold them back.
             let _ = stream.set_nodelay(true);
             let visitor = front.clone();
-            tokio::spawn(visitor.receive(stream, remote, graceful.watcher(), stop.clone(), permit));
+            tokio::spawn(visitor.receive(stream, remote, graceful.watcher(), stop.clone(), (permit, place)));
         }
         drop(listener);
         if tokio::time::timeout(DRAIN_TIME, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests under way were cut off");
+        }
+    }
+}
+
+/// How many connections each address has.
+#[derive(Clone)]
+struct Addresses {
+    most: usize,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One connection's place among its address's.
+struct Place {
+    addresses: Addresses,
+    of: IpAddr,
+}
+
+impl Addresses {
+    /// At least one for each address.
+    fn of(most: usize) -> Self {
+        Self {
+            most: most.max(1),
+            open: Arc::default(),
+        }
+    }
+
+    fn enter(&self, of: IpAddr) -> Option<Place> {
+        let mut open = self.open.lock();
+        let count = open.entry(of).or_insert(0);
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Place {
+            addresses: self.clone(),
+            of,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.addresses.open.lock();
+        if let Some(count) = open.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.of);
+            }
         }
     }
 }
@@ -87,7 +139,7 @@ impl Front {
         remote: SocketAddr,
         watcher: Watcher,
         stop: CancellationToken,
-        permit: OwnedSemaphorePermit,
+        room: (OwnedSemaphorePermit, Place),
     ) {
         let _counted = self.shared.metrics.connected();
         let opened = tokio::select! {
@@ -104,7 +156,7 @@ impl Front {
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(%error, "a connection ended early");
         }
-        drop(permit);
+        drop(room);
     }
 
     async fn open(&self, stream: TcpStream, remote: SocketAddr) -> Option<Stream> {
@@ -163,4 +215,23 @@ async fn tell(mut stream: TcpStream, told: &str) -> io::Result<()> {
     stream.shutdown().await?;
     tokio::io::copy(&mut stream.take(LAST_BYTES), &mut tokio::io::sink()).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let addresses = Addresses::of(2);
+        let (greedy, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
+        let first = addresses.enter(greedy).unwrap();
+        let _second = addresses.enter(greedy).unwrap();
+        assert!(addresses.enter(greedy).is_none());
+        let others = addresses.enter(other).unwrap();
+        drop(first);
+        assert!(addresses.enter(greedy).is_some());
+        drop(others);
+        assert_eq!(addresses.open.lock().len(), 1, "nothing is kept of who has left");
+    }
 }
