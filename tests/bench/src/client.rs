@@ -116,13 +116,14 @@ impl Client {
         }
     }
 
-    /// Makes a topic; one that is there is fine.
+    /// Makes a topic, replicated as the broker likes; one that is there is fine.
     pub fn create_topic(self, topic: &str, partitions: u32) -> Result<()> {
         // SAFETY: as above; the queue and event are destroyed on every path.
         unsafe {
             let mut reason = [0 as c_char; 256];
             let name = CString::new(topic)?;
-            let new = rk::rd_kafka_NewTopic_new(name.as_ptr(), partitions as i32, 1, reason.as_mut_ptr(), reason.len());
+            let new =
+                rk::rd_kafka_NewTopic_new(name.as_ptr(), partitions as i32, -1, reason.as_mut_ptr(), reason.len());
             let queue = rk::rd_kafka_queue_new(self.0);
             rk::rd_kafka_CreateTopics(self.0, [new].as_mut_ptr(), 1, std::ptr::null(), queue);
             let event = rk::rd_kafka_queue_poll(queue, 20_000);

@@ -1,8 +1,9 @@
 //! Both brokers, the same work, turn by turn in one run.
 
+use crate::apache::{kafka_home, start_kafka};
 use crate::disk::DiskProbe;
-use crate::meter::{round, usage};
-use crate::peer::{Broker, kafka_home, start_kafka, start_tessaridb, tessaridb_command};
+use crate::meter::{round, usage_of};
+use crate::peer::{Brokers, start_tessaridb, tessaridb_command};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
@@ -25,6 +26,10 @@ pub struct Compare {
     /// Only work whose name contains this.
     #[arg(long, default_value = "")]
     pub only: String,
+    /// Nodes of each cluster: all hold every partition, ours syncs on a majority before it answers, Kafka (min.insync.replicas
+    /// 2 of 3) has it in the memory of two.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub nodes: u16,
     /// Leave Apache Kafka out.
     #[arg(long)]
     pub alone: bool,
@@ -105,21 +110,21 @@ impl Compare {
             let mut runs: [Vec<Value>; 2] = Default::default();
             for round in 0..self.rounds {
                 let turn = dir.join(format!("{round}"));
-                let ours = start_tessaridb(&binary, &turn.join("tessaridb"), 19092, 19080)?;
+                let ours = start_tessaridb(&binary, &turn.join("tessaridb"), self.nodes, 19092, 19080)?;
                 runs[0].push(self.one(work, &ours, "tessaridb")?);
                 drop(ours);
                 if let Some(home) = &home {
-                    let theirs = start_kafka(home, &turn.join("kafka"), 19192)?;
+                    let theirs = start_kafka(home, &turn.join("kafka"), self.nodes, 19192)?;
                     runs[1].push(self.one(work, &theirs, "kafka")?);
                 }
                 std::fs::remove_dir_all(&turn)?;
             }
             rows.push(row(work, &runs));
         }
-        if "startup".contains(&self.only) {
+        if self.nodes == 1 && "startup".contains(&self.only) {
             rows.push(self.startup(&binary, &dir)?);
         }
-        if "idle".contains(&self.only) {
+        if self.nodes == 1 && "idle".contains(&self.only) {
             rows.push(self.idle(&binary, &dir)?);
         }
         let disk = DiskProbe {
@@ -142,8 +147,9 @@ impl Compare {
         Ok(())
     }
 
-    fn one(&self, work: &Work, broker: &Broker, who: &str) -> Result<Value> {
+    fn one(&self, work: &Work, broker: &Brokers, who: &str) -> Result<Value> {
         let scaled = |n: u64| ((n as f64 * self.scale) as u64).max(100);
+        let pids: Vec<String> = broker.pids().iter().map(u32::to_string).collect();
         let load = |mode: &str, records: u64| -> Result<Value> {
             let mut command = Command::new(std::env::current_exe()?);
             command.args([
@@ -151,7 +157,7 @@ impl Compare {
                 "--mode",
                 mode,
                 "--bootstrap",
-                &broker.bootstrap,
+                &broker.bootstrap(),
                 "--topic",
                 "bench.bench.load",
             ]);
@@ -161,7 +167,7 @@ impl Compare {
                 "--size",
                 &work.size.to_string(),
             ]);
-            command.args(["--records", &records.to_string(), "--pid", &broker.pid().to_string()]);
+            command.args(["--records", &records.to_string(), "--pid", &pids.join(",")]);
             if mode == "produce" && work.partitions > 1 {
                 command.arg("--round-robin");
             }
@@ -196,7 +202,7 @@ impl Compare {
         for round in 0..self.rounds.max(3) {
             // Declared beforehand: the clock runs from process start to the first acknowledged record.
             let turn = dir.join(format!("startup-{round}"));
-            drop(start_tessaridb(binary, &turn, 19092, 19080)?);
+            drop(start_tessaridb(binary, &turn, 1, 19092, 19080)?);
             let spawn = format!("{:?}", tessaridb_command(binary, &turn, 19092, 19080)).replace('"', "");
             let mut command = Command::new(std::env::current_exe()?);
             command.args([
@@ -227,11 +233,11 @@ impl Compare {
 
     fn idle(&self, binary: &Path, dir: &Path) -> Result<String> {
         let turn = dir.join("idle");
-        let broker = start_tessaridb(binary, &turn, 19092, 19080)?;
+        let broker = start_tessaridb(binary, &turn, 1, 19092, 19080)?;
         std::thread::sleep(Duration::from_secs(3));
-        let before = usage(broker.pid()).context("gone")?;
+        let before = usage_of(&broker.pids()).context("gone")?;
         std::thread::sleep(Duration::from_secs(20));
-        let after = usage(broker.pid()).context("gone")?;
+        let after = usage_of(&broker.pids()).context("gone")?;
         drop(broker);
         std::fs::remove_dir_all(&turn)?;
         let percent = (after.cpu_s - before.cpu_s) / 20.0 * 100.0;

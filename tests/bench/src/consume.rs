@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub fn run(load: &Load) -> anyhow::Result<Value> {
     let client = consumer(&load.bootstrap, &load.properties)?;
-    let meter = Meter::start(load.pid);
+    let meter = Meter::start(&load.pid);
     let start = Instant::now();
     client.assign(&load.topic, load.partitions, false)?;
     let limit = Duration::from_secs(load.seconds);

@@ -31,7 +31,7 @@ pub fn run(load: &Load) -> anyhow::Result<Value> {
     });
     // The consumer's first fetch must be waiting before the clock runs.
     std::thread::sleep(Duration::from_millis(1500));
-    let meter = Meter::start(load.pid);
+    let meter = Meter::start(&load.pid);
     let start = Instant::now();
     let mut body = load.payloads().swap_remove(0);
     body.resize(size, b' ');

@@ -14,10 +14,10 @@ pub fn run(load: &Load) -> anyhow::Result<Value> {
     let pool = load.payloads();
     let warm = (load.records / 10).min(200);
     let mut times = Vec::with_capacity(load.records as usize);
-    let mut meter = Meter::start(load.pid);
+    let mut meter = Meter::start(&load.pid);
     for i in 0..load.records + warm {
         if i == warm {
-            meter = Meter::start(load.pid);
+            meter = Meter::start(&load.pid);
         }
         let start = now_ns();
         let partition = (i % u64::from(load.partitions)) as i32;

@@ -3,6 +3,7 @@
 //! * `bench load ..`: one workload against one broker, one line of JSON.
 //! * `bench compare ..`: tessaridb and Apache Kafka side by side in one run; ratios are what counts, absolute times are noise.
 
+mod apache;
 mod client;
 mod compare;
 mod consume;

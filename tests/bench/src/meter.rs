@@ -30,19 +30,31 @@ pub fn usage(pid: u32) -> Option<Usage> {
     })
 }
 
-/// The broker's use of the machine around a run.
-pub struct Meter(Option<(u32, Usage)>);
+/// What several processes use together; `None` once one of them is gone.
+pub fn usage_of(pids: &[u32]) -> Option<Usage> {
+    pids.iter().map(|pid| usage(*pid)).reduce(|a, b| {
+        let (a, b) = (a?, b?);
+        Some(Usage {
+            cpu_s: a.cpu_s + b.cpu_s,
+            rss_mb: a.rss_mb + b.rss_mb,
+            peak_mb: a.peak_mb + b.peak_mb,
+        })
+    })?
+}
+
+/// The brokers' use of the machine around a run.
+pub struct Meter(Option<(Vec<u32>, Usage)>);
 
 impl Meter {
     /// Starts counting.
-    pub fn start(pid: Option<u32>) -> Self {
-        Self(pid.and_then(|p| Some((p, usage(p)?))))
+    pub fn start(pids: &[u32]) -> Self {
+        Self(usage_of(pids).map(|before| (pids.to_vec(), before)))
     }
 
     /// Adds what was used since, with CPU per GB of `bytes`.
     pub fn report(&self, bytes: f64, into: &mut Map<String, Value>) {
-        let Some((pid, before)) = self.0 else { return };
-        let Some(after) = usage(pid) else { return };
+        let Some((pids, before)) = &self.0 else { return };
+        let Some(after) = usage_of(pids) else { return };
         let cpu = after.cpu_s - before.cpu_s;
         into.insert("broker_cpu_s".into(), json!(round(cpu, 2)));
         if bytes > 0.0 {

@@ -1,4 +1,4 @@
-//! The two brokers, each a process of its own that ends with its handle.
+//! Brokers to measure, processes of their own that end with their handle; and how tessaridb is started.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
@@ -7,27 +7,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running broker.
-pub struct Broker {
-    process: Child,
-    /// Where clients connect.
-    pub bootstrap: String,
+/// How long anything may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Running brokers of one cluster.
+#[derive(Default)]
+pub struct Brokers {
+    processes: Vec<Child>,
+    addresses: Vec<String>,
 }
 
-impl Drop for Broker {
+impl Drop for Brokers {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
-impl Broker {
-    /// Process id.
-    pub fn pid(&self) -> u32 {
-        self.process.id()
+impl Brokers {
+    /// Process ids.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(Child::id).collect()
     }
 
-    fn start(mut command: Command, log: &Path, bootstrap: String) -> Result<Self> {
+    /// Where clients connect.
+    pub fn bootstrap(&self) -> String {
+        self.addresses.join(",")
+    }
+
+    /// Starts one more, which is to listen on `port`.
+    pub fn start(&mut self, mut command: Command, log: &Path, port: u16) -> Result<()> {
         let out = File::create(log)?;
         let process = command
             .stdin(Stdio::null())
@@ -35,23 +46,24 @@ impl Broker {
             .stderr(out)
             .spawn()
             .with_context(|| format!("{command:?}"))?;
-        let mut broker = Self { process, bootstrap };
+        self.processes.push(process);
+        self.addresses.push(format!("127.0.0.1:{port}"));
+        Ok(())
+    }
+
+    /// Waits until every one listens; the logs of those that end are told.
+    pub fn wait(&mut self, logs: &[PathBuf]) -> Result<()> {
         let start = Instant::now();
-        while TcpStream::connect(&broker.bootstrap).is_err() {
-            if let Some(status) = broker.process.try_wait()? {
-                bail!(
-                    "{command:?} ended with {status}: {}",
-                    fs::read_to_string(log).unwrap_or_default()
-                );
+        for ((process, address), log) in self.processes.iter_mut().zip(&self.addresses).zip(logs) {
+            while TcpStream::connect(address).is_err() {
+                if let Some(status) = process.try_wait()? {
+                    bail!("ended with {status}: {}", fs::read_to_string(log).unwrap_or_default());
+                }
+                ensure!(start.elapsed() < PATIENCE, "nothing listens on {address}");
+                std::thread::sleep(Duration::from_millis(20));
             }
-            ensure!(
-                start.elapsed() < Duration::from_secs(60),
-                "nothing listens on {}",
-                broker.bootstrap
-            );
-            std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(broker)
+        Ok(())
     }
 }
 
@@ -68,86 +80,74 @@ pub fn tessaridb_command(binary: &Path, dir: &Path, kafka: u16, http: u16) -> Co
     command
 }
 
-/// Starts tessaridb and declares the namespace and database that the benches' topics live in.
-pub fn start_tessaridb(binary: &Path, dir: &Path, kafka: u16, http: u16) -> Result<Broker> {
+/// Starts `nodes` of tessaridb, the first on the ports given, makes one store of them, and declares the namespace and
+/// database that the benches' topics live in.
+pub fn start_tessaridb(binary: &Path, dir: &Path, nodes: u16, kafka: u16, http: u16) -> Result<Brokers> {
     fs::create_dir_all(dir)?;
-    let command = tessaridb_command(binary, dir, kafka, http);
-    let broker = Broker::start(command, &dir.join("log"), format!("127.0.0.1:{kafka}"))?;
-    let script = "DEFINE NAMESPACE IF NOT EXISTS bench; USE NAMESPACE bench; DEFINE DATABASE IF NOT EXISTS bench;";
-    let done = Command::new(binary)
-        .args(["--at", &format!("127.0.0.1:{http}"), "-e", script])
-        .output()?;
-    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    Ok(broker)
-}
-
-/// Fetches Apache Kafka's jars by Maven where they are not there yet.
-pub fn kafka_home(repository: &Path) -> Result<PathBuf> {
-    let home = std::env::var_os("KAFKA_HOME").map_or_else(|| repository.join("target/kafka"), PathBuf::from);
-    if !home.join("libs").is_dir() {
-        let pom = repository.join("tests/differential/pom.xml");
-        let status = Command::new("mvn")
-            .args(["-q", "-B", "-f"])
-            .arg(pom)
-            .arg("dependency:copy-dependencies")
-            .arg(format!("-DoutputDirectory={}", home.join("libs").display()))
-            .status()
-            .context("mvn")?;
-        ensure!(status.success(), "mvn could not fetch Apache Kafka");
+    if nodes > 1 {
+        let mut command = Command::new(binary);
+        let done = command.arg("certs").arg(dir).args(["--node", "node"]).output()?;
+        ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
-    Ok(home)
+    let (mut brokers, mut logs) = (Brokers::default(), Vec::new());
+    for n in 0..nodes {
+        let own = if nodes > 1 {
+            dir.join(n.to_string())
+        } else {
+            dir.to_path_buf()
+        };
+        fs::create_dir_all(&own)?;
+        let mut command = tessaridb_command(binary, &own, kafka + n, http + n);
+        if nodes > 1 {
+            command.args(["--node-id", &node_id(n), "--cluster-address", &peer_address(http, n)]);
+            command.arg("--cluster-credential").arg(dir.join("node.pem"));
+            command.arg("--cluster-key").arg(dir.join("node.key"));
+            command.arg("--cluster-authority").arg(dir.join("ca.pem"));
+        }
+        logs.push(own.join("log"));
+        brokers.start(command, &own.join("log"), kafka + n)?;
+    }
+    brokers.wait(&logs)?;
+    if nodes > 1 {
+        for n in 0..nodes {
+            let (at, id) = (peer_address(http, n), node_id(n));
+            script(binary, http, &format!("DEFINE REPLICA m{n} AT '{at}' NODE '{id}'"))?;
+        }
+        let start = Instant::now();
+        while script(binary, http, "INFO FOR NODE")?.matches("'voting'").count() < nodes.into() {
+            ensure!(start.elapsed() < PATIENCE, "the members do not come together");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let declare = format!(
+        "DEFINE NAMESPACE IF NOT EXISTS bench {}; USE NAMESPACE bench; DEFINE DATABASE IF NOT EXISTS bench;",
+        if nodes > 1 {
+            format!("REPLICATION FACTOR {nodes}")
+        } else {
+            String::new()
+        }
+    );
+    script(binary, http, &declare)?;
+    Ok(brokers)
 }
 
-/// Starts one KRaft node as Kafka ships it: answers do not wait for a sync.
-pub fn start_kafka(home: &Path, dir: &Path, port: u16) -> Result<Broker> {
-    fs::create_dir_all(dir)?;
-    let controller = port + 1000;
-    let properties = dir.join("server.properties");
-    fs::write(
-        &properties,
-        format!(
-            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\ncontroller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
-             inter.broker.listener.name=PLAINTEXT\nlog.dirs={}\noffsets.topic.replication.factor=1\n\
-             group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n",
-            dir.join("data").display()
-        ),
-    )?;
-    let logging = dir.join("log4j2.xml");
-    fs::write(
-        &logging,
-        "<Configuration><Appenders><Console name=\"c\"><PatternLayout pattern=\"%d %p %m%n\"/></Console></Appenders>\
-         <Loggers><Root level=\"warn\"><AppenderRef ref=\"c\"/></Root></Loggers></Configuration>",
-    )?;
-    let classpath = format!("{}/libs/*", home.display());
-    let format = Command::new("java")
-        .args([
-            "-cp",
-            &classpath,
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            "tessaridbBenchPeerNode",
-            "-c",
-        ])
-        .arg(&properties)
+fn node_id(n: u16) -> String {
+    format!("{:032x}", 0xbe_0000 + u32::from(n))
+}
+
+fn peer_address(http: u16, n: u16) -> String {
+    format!("127.0.0.1:{}", http + 100 + n)
+}
+
+fn script(binary: &Path, http: u16, text: &str) -> Result<String> {
+    let mut command = Command::new(binary);
+    let done = command
+        .args(["--at", &format!("127.0.0.1:{http}"), "-e", text])
         .output()?;
     ensure!(
-        format.status.success(),
-        "format: {}",
-        String::from_utf8_lossy(&format.stderr)
+        done.status.success(),
+        "{text}: {}",
+        String::from_utf8_lossy(&done.stderr)
     );
-    let mut command = Command::new("java");
-    command
-        .args(["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"])
-        .args([
-            "-XX:InitiatingHeapOccupancyPercent=35",
-            "-XX:+ExplicitGCInvokesConcurrent",
-        ])
-        .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
-        .args(["-cp", &classpath, "kafka.Kafka"])
-        .arg(&properties);
-    Broker::start(command, &dir.join("log"), format!("127.0.0.1:{port}"))
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }

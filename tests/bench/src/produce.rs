@@ -14,7 +14,7 @@ pub fn run(load: &Load) -> anyhow::Result<Value> {
     let topic = client.topic(&load.topic)?;
     // Never freed: queued records point into it.
     let pool: &'static [Vec<u8>] = load.payloads().leak();
-    let meter = Meter::start(load.pid);
+    let meter = Meter::start(&load.pid);
     let start = Instant::now();
     let limit = Duration::from_secs(load.seconds);
     let mut sent = 0;

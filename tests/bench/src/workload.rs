@@ -52,9 +52,9 @@ pub struct Load {
     /// Give up after this many seconds.
     #[arg(long, default_value_t = 120)]
     pub seconds: u64,
-    /// Broker process: its CPU and memory are reported.
-    #[arg(long)]
-    pub pid: Option<u32>,
+    /// Broker process, or several: their CPU and memory together are reported.
+    #[arg(long, value_delimiter = ',')]
+    pub pid: Vec<u32>,
     /// Command to start the broker with (startup).
     #[arg(long)]
     pub spawn: Option<String>,
