@@ -1,13 +1,15 @@
 //! The real file system.
 
-use super::{DirEntry, File, FileSystem, Lock, Volume};
+use super::{DirEntry, File, FileSystem, Lock, Pages, Volume};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Buffers one `pwritev` takes at most (`IOV_MAX` on Linux).
 const MAX_SLICES: usize = 1024;
@@ -20,6 +22,39 @@ pub struct Disk;
 #[derive(Debug)]
 struct DiskFile {
     file: fs::File,
+    /// The same file once more, to be written past the page cache.
+    #[cfg(target_os = "linux")]
+    direct: OnceLock<Option<fs::File>>,
+    /// Whether the file system refused to be written so after all.
+    #[cfg(target_os = "linux")]
+    refused: AtomicBool,
+}
+
+impl DiskFile {
+    fn new(file: fs::File) -> Arc<dyn File> {
+        Arc::new(Self {
+            file,
+            #[cfg(target_os = "linux")]
+            direct: OnceLock::new(),
+            #[cfg(target_os = "linux")]
+            refused: AtomicBool::new(false),
+        })
+    }
+
+    /// Made when first asked for, from the open file and not from a name that may be another's by now.
+    #[cfg(target_os = "linux")]
+    fn direct(&self) -> Option<&fs::File> {
+        use std::os::unix::fs::OpenOptionsExt;
+        if self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = || {
+            let again = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let mut options = fs::OpenOptions::new();
+            options.write(true).custom_flags(libc::O_DIRECT).open(again).ok()
+        };
+        self.direct.get_or_init(open).as_ref()
+    }
 }
 
 impl FileSystem for Disk {
@@ -29,12 +64,12 @@ impl FileSystem for Disk {
             .write(true)
             .create_new(true)
             .open(path)?;
-        Ok(Arc::new(DiskFile { file }))
+        Ok(DiskFile::new(file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Arc::new(DiskFile { file }))
+        Ok(DiskFile::new(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -162,6 +197,18 @@ impl File for DiskFile {
                 return Err(error);
             }
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_pages_at(&self, pages: &Pages, offset: u64) -> io::Result<()> {
+        if let Some(direct) = self.direct() {
+            match direct.write_all_at(pages, offset) {
+                // Not all file systems say when the file is opened that they can't, and a disk may have larger blocks.
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.refused.store(true, Ordering::Relaxed),
+                done => return done,
+            }
+        }
+        self.write_all_at(pages, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {

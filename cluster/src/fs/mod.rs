@@ -16,12 +16,14 @@
 mod disk;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
+mod pages;
 #[cfg(test)]
 mod tests;
 
 pub use disk::Disk;
 #[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryFs;
+pub use pages::{PAGE, Pages};
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -182,6 +184,12 @@ pub trait File: Debug + Send + Sync + 'static {
     /// Writes all of `buf`.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_vectored_at(&mut [IoSlice::new(buf)], offset)
+    }
+
+    /// Writes whole pages at a multiple of [`PAGE`], past the page cache where the system can: for what is rarely read back.
+    /// No more durable before a sync than any other write. After an error any part may have been written.
+    fn write_pages_at(&self, pages: &Pages, offset: u64) -> io::Result<()> {
+        self.write_all_at(pages, offset)
     }
 
     /// Writes all of `bufs`, in as few calls as the system allows. After an error any part may have been written.

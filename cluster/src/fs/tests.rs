@@ -33,6 +33,24 @@ fn suite(fs: &dyn FileSystem, root: PathBuf) {
     file.read_exact_at(&mut tail, 5).unwrap();
     assert!(tail.iter().all(|b| *b == 0));
 
+    // Pages past the cache and bytes through it are the same file.
+    file.write_all_at(&[7; 3 * PAGE], 0).unwrap();
+    let mut pages = Pages::new(2 * PAGE).unwrap();
+    assert_eq!(pages.fill(&[8; PAGE + 1]), PAGE + 1);
+    assert_eq!(pages.fill(&[9; 2 * PAGE]), PAGE - 1);
+    assert!(pages.is_full());
+    file.write_pages_at(&pages, PAGE as u64).unwrap();
+    file.sync_data().unwrap();
+    file.write_all_at(&[6; 10], PAGE as u64).unwrap();
+    let mut back = vec![1; 3 * PAGE];
+    file.read_exact_at(&mut back, 0).unwrap();
+    let expected = [&[7; PAGE][..], &[6; 10], &[8; PAGE - 9], &[9; PAGE - 1]].concat();
+    assert!(back == expected);
+    file.write_pages_at(&Pages::zeros(PAGE).unwrap(), PAGE as u64).unwrap();
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert!(back[PAGE..2 * PAGE].iter().all(|b| *b == 0) && back[2 * PAGE..] == expected[2 * PAGE..]);
+    file.set_len(4096).unwrap();
+
     replace(fs, &dir.join("small"), b"first").unwrap();
     replace(fs, &dir.join("small"), b"second").unwrap();
     assert_eq!(read(fs, &dir.join("small"), 6).unwrap(), b"second");

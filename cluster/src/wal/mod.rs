@@ -4,7 +4,7 @@
 //!   Group::append / save_vote / purge ...        (any thread; fixes the order, returns at once)
 //!        |  index + cache in memory                         ^ read: cache, else disk
 //!        v                                                  |
-//!   queue ---> writer thread: one vectored write, one fdatasync, then `done(Ok)` of every waiter
+//!   queue ---> writer thread: one write, one fdatasync, then `done(Ok)` of every waiter
 //!                    |
 //!                    v
 //!   segments: preallocated files, overwritten in turn (`format` draws them)
@@ -12,8 +12,8 @@
 //!   purged <= first held - 1;   synced <= written <= appended
 //! ```
 //!
-//! Knows nothing of Raft but votes, entries and their ids. Payload bytes are written from where they lie and read back as
-//! slices of one buffer.
+//! Knows nothing of Raft but votes, entries and their ids. Payload bytes are copied once, to where the disk takes them from,
+//! and read back as slices of one buffer.
 //!
 //! * A full disk: [`Wal::admits`] says no while there is still [`WalConfig::headroom`] for what was admitted before; an
 //!   append that meets a full disk all the same waits for space.
@@ -210,7 +210,7 @@ impl Wal {
             fatal: watch::channel(None).0,
         });
         let shadows = groups.into_iter().map(|(id, (_, shadow))| (id, shadow)).collect();
-        let writer = writer::Writer::new(shared.clone(), recovered.tail, shadows);
+        let writer = writer::Writer::new(shared.clone(), recovered.tail, shadows)?;
         let thread = std::thread::Builder::new()
             .name("wal".into())
             .spawn(move || writer.run())?;

@@ -1,7 +1,7 @@
 //! The segment files: which are in use, which wait to be used again, and whether there is room for more.
 
 use super::format::PAGE;
-use crate::fs::{self, File, FileSystem};
+use crate::fs::{self, File, FileSystem, Pages};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
@@ -195,13 +195,16 @@ impl Segments {
         let file = self.files.create(&path)?;
         let made = file.preallocate(0, self.segment_bytes).and_then(|()| {
             if fill {
-                let zeros = vec![0; FILL_STEP.min(self.segment_bytes as usize)];
+                let whole = self.segment_bytes.next_multiple_of(PAGE);
+                let zeros = Pages::zeros(FILL_STEP.min(whole as usize))?;
                 let mut at = 0;
-                while at < self.segment_bytes {
-                    let n = zeros.len().min((self.segment_bytes - at) as usize);
-                    file.write_all_at(&zeros[..n], at)?;
+                while at < whole {
+                    file.write_pages_at(&zeros, at)?;
                     file.sync_data()?;
-                    at += n as u64;
+                    at += zeros.len() as u64;
+                }
+                if file.len()? > self.segment_bytes {
+                    file.set_len(self.segment_bytes)?;
                 }
             } else {
                 // An old file's header must not be found here after a crash.

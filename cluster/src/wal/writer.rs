@@ -1,20 +1,25 @@
-//! The thread that writes: drains the queue, one vectored write, one fdatasync, tells every waiter.
+//! The thread that writes: drains the queue, one write, one fdatasync, tells every waiter.
+//!
+//! Records are gathered in pages of the thread's own and written past the page cache: pages new to the cache cost the system
+//! more than copying does, and the log is read back after a crash or by a member that lags far behind, else never.
 
 use super::format::{self, Encoded, HEAD, Head, Kind, PAGE, SegmentHeader, State};
 use super::group::{self, Inner, Place};
 use super::segment::Segment;
 use super::{Body, Done, LogId, Shared, Vote, WalError};
-use crate::fs;
+use crate::fs::{self, Pages};
 use crate::ids::RangeId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A write is closed once it has this many bytes, so that those who wait first don't wait for all the others' bytes.
 const MAX_WRITE: u64 = 8 << 20;
+/// Bytes gathered for one call.
+const GATHERED: usize = 4 << 20;
 /// How long the thread looks for more work before it sleeps: shorter than a wake-up takes, and nothing when idle.
 const SPIN: Duration = Duration::from_micros(20);
 /// Who is told of one write begins the next at about the same time: the thread waits so long for as many as were told,
@@ -91,6 +96,8 @@ pub(super) struct Writer {
     tail: Tail,
     shadows: BTreeMap<RangeId, Shadow>,
     batch: Batch,
+    /// Where a batch is gathered.
+    pages: Pages,
     /// Whether this segment has the small state of every group, so that the ones before are not needed for it. Not so
     /// after a start: it may have been torn off.
     stated: bool,
@@ -200,18 +207,19 @@ fn fail(shared: &Shared, error: WalError) -> WalError {
 }
 
 impl Writer {
-    pub fn new(shared: Arc<Shared>, tail: Tail, shadows: BTreeMap<RangeId, Shadow>) -> Self {
+    pub fn new(shared: Arc<Shared>, tail: Tail, shadows: BTreeMap<RangeId, Shadow>) -> io::Result<Self> {
         let mut batch = Batch::default();
         batch.clear(tail.offset.next_multiple_of(PAGE));
-        Self {
+        Ok(Self {
             shared,
             tail,
             shadows,
             batch,
+            pages: Pages::new(GATHERED)?,
             stated: false,
             rolled: false,
             last: (0, Duration::ZERO),
-        }
+        })
     }
 
     pub fn run(mut self) {
@@ -440,22 +448,39 @@ impl Writer {
         }
     }
 
+    /// Writes the batch. It begins and ends with a page.
+    fn write(&mut self) -> io::Result<()> {
+        let (batch, pages, file) = (&self.batch, &mut self.pages, &self.tail.segment.file);
+        let mut at = batch.begin;
+        pages.clear();
+        for piece in &batch.pieces {
+            let mut rest = match piece {
+                Piece::Scratch(from, to) => &batch.scratch[*from..*to],
+                Piece::Bytes(bytes) => bytes,
+                Piece::Zeros(n) => &ZEROS[..*n],
+            };
+            while !rest.is_empty() {
+                rest = &rest[pages.fill(rest)..];
+                if pages.is_full() {
+                    file.write_pages_at(pages, at)?;
+                    at += pages.len() as u64;
+                    pages.clear();
+                }
+            }
+        }
+        if pages.is_empty() {
+            return Ok(());
+        }
+        file.write_pages_at(pages, at)
+    }
+
     /// Makes the batch durable and tells everybody.
     fn flush(&mut self) -> io::Result<()> {
         if self.batch.len > 0 {
             let begin = Instant::now();
             let end = self.batch.end();
             self.batch.pad(end.next_multiple_of(PAGE));
-            self.until_space(|writer| {
-                let batch = &writer.batch;
-                let slices = batch.pieces.iter().map(|piece| match piece {
-                    Piece::Scratch(from, to) => IoSlice::new(&batch.scratch[*from..*to]),
-                    Piece::Bytes(bytes) => IoSlice::new(bytes),
-                    Piece::Zeros(n) => IoSlice::new(&ZEROS[..*n]),
-                });
-                let mut slices: Vec<IoSlice<'_>> = slices.collect();
-                writer.tail.segment.file.write_all_vectored_at(&mut slices, batch.begin)
-            })?;
+            self.until_space(Self::write)?;
             self.tail.segment.file.sync_data()?;
             self.tail.offset = self.batch.end();
             self.tail.synced = end as u32;
