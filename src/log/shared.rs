@@ -13,11 +13,15 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
 
-/// Unwritten bytes at which the writer thread begins a round, at most.
+/// Unwritten bytes at which the writer thread begins a round, unless many partitions share them.
 const ROUND_BYTES: usize = 4 << 20;
 
+/// Unwritten bytes for each partition that has any, at which a round begins: writing 4 KiB at a time costs the system more
+/// than twice as much a byte as 64 KiB does.
+const PARTITION_BYTES: usize = 64 << 10;
+
 /// How long an append may wait for others before the writer thread begins a round.
-const ROUND_WAIT: Duration = Duration::from_millis(50);
+const ROUND_WAIT: Duration = Duration::from_millis(250);
 
 /// Pause before a full disk is tried again.
 const FULL_WAIT: Duration = Duration::from_millis(200);
@@ -43,7 +47,8 @@ pub(super) struct Shared {
     /// One sync job at a time.
     pub syncing: Mutex<()>,
     unwritten: AtomicUsize,
-    round_bytes: usize,
+    /// Unwritten bytes at which the next round begins.
+    round_bytes: AtomicUsize,
     failed: AtomicBool,
     closing: AtomicBool,
     room: Mutex<()>,
@@ -78,10 +83,18 @@ struct Removals {
     closed: bool,
 }
 
+/// Unwritten bytes worth a round over so many partitions.
+fn round_bytes(partitions: usize, config: &LogConfig) -> usize {
+    partitions
+        .saturating_mul(PARTITION_BYTES)
+        .max(ROUND_BYTES)
+        .min(config.tail_bytes / 2)
+}
+
 impl Shared {
     pub fn new(config: LogConfig, files: Files) -> Self {
         Self {
-            round_bytes: ROUND_BYTES.min(config.tail_bytes / 4),
+            round_bytes: AtomicUsize::new(round_bytes(0, &config)),
             config,
             files,
             health: watch::Sender::default(),
@@ -133,11 +146,13 @@ impl Shared {
 
     /// Tells the writer thread of an append; `log` if the partition is not in its queue yet.
     pub fn appended(&self, log: Option<Arc<PartitionLog>>) {
-        let much = self.unwritten.load(Ordering::Acquire) >= self.round_bytes;
+        let much = self.is_much();
         match log {
             Some(log) => {
                 let mut queue = self.queue.lock();
                 queue.logs.push(log);
+                let round_bytes = round_bytes(queue.logs.len(), &self.config);
+                self.round_bytes.store(round_bytes, Ordering::Release);
                 let first = queue.since.is_none();
                 queue.since.get_or_insert_with(Instant::now);
                 drop(queue);
@@ -152,6 +167,10 @@ impl Shared {
         }
     }
 
+    fn is_much(&self) -> bool {
+        self.unwritten.load(Ordering::Acquire) >= self.round_bytes.load(Ordering::Acquire)
+    }
+
     /// The next round's partitions; `None` when closing and nothing is left.
     pub fn next_round(&self) -> Option<Vec<Arc<PartitionLog>>> {
         let mut queue = self.queue.lock();
@@ -162,9 +181,9 @@ impl Shared {
                 None => self.queue_changed.wait(&mut queue),
                 Some(since) => {
                     let until = since + ROUND_WAIT;
-                    let much = self.unwritten.load(Ordering::Acquire) >= self.round_bytes;
-                    if closing || much || self.queue_changed.wait_until(&mut queue, until).timed_out() {
+                    if closing || self.is_much() || self.queue_changed.wait_until(&mut queue, until).timed_out() {
                         queue.since = None;
+                        self.round_bytes.store(round_bytes(0, &self.config), Ordering::Release);
                         return Some(std::mem::take(&mut queue.logs));
                     }
                 }
