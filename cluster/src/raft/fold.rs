@@ -37,6 +37,10 @@ fn marker(meta: &SnapshotMeta) -> io::Result<Vec<u8>> {
     })?)
 }
 
+fn is_alone(membership: &StoredMembership) -> bool {
+    membership.voter_ids().count() == 1
+}
+
 /// A machine, and how far it has folded its range's log.
 pub(crate) struct Fold {
     /// Reached by `&mut` alone; the lock is never taken.
@@ -44,6 +48,8 @@ pub(crate) struct Fold {
     group: Group,
     applied: Option<LogId>,
     membership: StoredMembership,
+    /// Whether that has one voter only.
+    alone: Arc<AtomicBool>,
     /// The last durable checkpoint.
     checkpoint: Arc<Mutex<Option<SnapshotMeta>>>,
     progress: Arc<Progress>,
@@ -83,14 +89,14 @@ impl Fold {
         if let Some(applied) = meta.as_ref().and_then(|meta| meta.last_log_id) {
             group.applied(applied.index + 1);
         }
+        let membership = meta.as_ref().map(|meta| meta.last_membership.clone());
+        let membership = membership.unwrap_or_default();
         Ok(Self {
             machine: Mutex::new(machine),
             group,
             applied: meta.as_ref().and_then(|meta| meta.last_log_id),
-            membership: meta
-                .as_ref()
-                .map(|meta| meta.last_membership.clone())
-                .unwrap_or_default(),
+            alone: Arc::new(AtomicBool::new(is_alone(&membership))),
+            membership,
             checkpoint: Arc::new(Mutex::new(meta)),
             progress,
             fetchers,
@@ -98,6 +104,16 @@ impl Fold {
             started: Arc::default(),
             broken: false,
         })
+    }
+
+    /// Whether the range has one voter only, as far as is folded.
+    pub fn alone(&self) -> Arc<AtomicBool> {
+        self.alone.clone()
+    }
+
+    fn set_membership(&mut self, membership: StoredMembership) {
+        self.alone.store(is_alone(&membership), Ordering::Relaxed);
+        self.membership = membership;
     }
 
     /// To be set once Raft has started.
@@ -127,7 +143,7 @@ impl Fold {
                 self.guarded(|machine| machine.apply(at, command))?
             }
             EntryPayload::Membership(membership) => {
-                self.membership = StoredMembership::new(Some(entry.log_id), membership);
+                self.set_membership(StoredMembership::new(Some(entry.log_id), membership));
                 Bytes::new()
             }
         };
@@ -235,7 +251,7 @@ impl RaftStateMachine<Types> for Fold {
             return Err(error);
         }
         self.applied = meta.last_log_id;
-        self.membership = meta.last_membership.clone();
+        self.set_membership(meta.last_membership.clone());
         *self.checkpoint.lock() = Some(meta.clone());
         tracing::info!(applied = ?self.applied, bytes = size, "a snapshot of another member is in use");
         self.progress.begun();

@@ -282,7 +282,8 @@ impl RangeHost {
         let fold = Fold::new(machine, group.clone(), progress.clone(), fetchers)?;
         let started = fold.started();
         let network = inner.network.of(id, progress.floor());
-        let raft = Raft::new(inner.node, inner.raft.clone(), network, Store::new(group.clone()), fold)
+        let store = Store::new(group.clone(), fold.alone());
+        let raft = Raft::new(inner.node, inner.raft.clone(), network, store, fold)
             .await
             .map_err(|e| failed(e.to_string()))?;
         started.store(true, Ordering::Release);

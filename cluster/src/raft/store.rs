@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
 /// Payload bytes of one read when a range of the log is streamed or replicated.
@@ -20,11 +22,13 @@ const STEP: usize = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Store {
     group: Group,
+    /// Whether nobody else votes: then nothing is to be done while an entry is written. Others are sent it meanwhile.
+    alone: Arc<AtomicBool>,
 }
 
 impl Store {
-    pub fn new(group: Group) -> Self {
-        Self { group }
+    pub fn new(group: Group, alone: Arc<AtomicBool>) -> Self {
+        Self { group, alone }
     }
 }
 
@@ -185,7 +189,11 @@ impl RaftLogStorage<Types> for Store {
     {
         let entries = entries.into_iter().map(encode).collect::<io::Result<Vec<_>>>()?;
         let done = Box::new(move |result: Result<(), WalError>| callback.io_completed(result.map_err(Into::into)));
-        Ok(self.group.append(entries, done)?)
+        match self.alone.load(Ordering::Relaxed) {
+            true => self.group.append_here(entries, done)?,
+            false => self.group.append(entries, done)?,
+        }
+        Ok(())
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {

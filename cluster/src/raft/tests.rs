@@ -419,7 +419,7 @@ impl StoreBuilder<Types, Store, Blind, (tempfile::TempDir, Wal)> for Builder {
     async fn build(&self) -> Result<((tempfile::TempDir, Wal), Store, Blind), StorageError<Types>> {
         let dir = tempfile::tempdir().unwrap();
         let wal = Wal::open(Arc::new(Disk), dir.path(), small().wal).unwrap();
-        let store = Store::new(wal.group(RangeId(1)));
+        let store = Store::new(wal.group(RangeId(1)), Arc::default());
         Ok(((dir, wal), store, Blind::default()))
     }
 }

@@ -15,6 +15,7 @@
 //! Knows nothing of Raft but votes, entries and their ids. Payload bytes are copied once, to where the disk takes them from,
 //! and read back as slices of one buffer.
 //!
+//! * Whom a write by the thread would cost two wake-ups more than the write itself may make it: [`Group::append_here`].
 //! * A full disk: [`Wal::admits`] says no while there is still [`WalConfig::headroom`] for what was admitted before; an
 //!   append that meets a full disk all the same waits for space.
 //! * An error of a sync (or of a write, other than a full disk) is final: every waiter and every later call gets it.
@@ -41,7 +42,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
-use writer::{Job, What};
+use writer::{Job, What, Writer};
 
 /// The longest entry, in bytes.
 pub const MAX_RECORD: u64 = 1 << 30;
@@ -165,7 +166,7 @@ impl From<WalError> for io::Error {
     }
 }
 
-/// Told when a call's effect is durable, or that it never will be. Runs on the writer thread; must be quick.
+/// Told when a call's effect is durable, or that it never will be. Runs on the thread that writes; must be quick.
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
 /// The log of one node.
@@ -182,6 +183,10 @@ struct Shared {
     wake: Condvar,
     /// Whether the queue has something, to be looked at without its lock.
     ready: AtomicBool,
+    /// Whoever holds it takes what is queued and writes it. Empty before the start and after the end.
+    pen: Mutex<Option<Writer>>,
+    /// Whether the last write had one waiter and was short, so that the next may be made by its caller.
+    brisk: AtomicBool,
     fatal: watch::Sender<Option<WalError>>,
 }
 
@@ -207,13 +212,16 @@ impl Wal {
             queue: Mutex::new(Queue::default()),
             wake: Condvar::new(),
             ready: AtomicBool::new(false),
+            pen: Mutex::new(None),
+            brisk: AtomicBool::new(false),
             fatal: watch::channel(None).0,
         });
         let shadows = groups.into_iter().map(|(id, (_, shadow))| (id, shadow)).collect();
-        let writer = writer::Writer::new(shared.clone(), recovered.tail, shadows)?;
+        *shared.pen.lock() = Some(Writer::new(shared.clone(), recovered.tail, shadows)?);
+        let writing = shared.clone();
         let thread = std::thread::Builder::new()
             .name("wal".into())
-            .spawn(move || writer.run())?;
+            .spawn(move || writer::run(&writing))?;
         Ok(Self {
             shared,
             thread: Mutex::new(Some(thread)),
@@ -301,21 +309,40 @@ impl From<OpenError> for io::Error {
 }
 
 impl Shared {
+    /// Queues a job and wakes the writer thread.
     fn push(&self, group: RangeId, what: What, done: Option<Done>) {
+        self.queue(group, what, done);
+        self.wake.notify_one();
+    }
+
+    /// Queues a job; whether nothing was queued before. Somebody must see to it that it is written.
+    fn queue(&self, group: RangeId, what: What, done: Option<Done>) -> bool {
         let job = Job { group, what, done };
         let refused = {
             let mut queue = self.queue.lock();
-            if queue.closed {
-                Some(job)
-            } else {
+            if !queue.closed {
+                let first = queue.jobs.is_empty();
                 queue.jobs.push(job);
                 self.ready.store(true, Ordering::Release);
-                self.wake.notify_one();
-                None
+                return first;
             }
+            job
         };
-        if let Some(Job { done: Some(done), .. }) = refused {
+        if let Some(done) = refused.done {
             done(Err(self.error()));
+        }
+        false
+    }
+
+    /// Writes what is queued, about `bytes` of it, on this thread, if that is likely over soon; else has it written.
+    fn write_here(&self, bytes: usize) {
+        if self.brisk.load(Ordering::Acquire)
+            && let Some(mut pen) = self.pen.try_lock()
+            && pen.as_ref().is_some_and(|writer| writer.has_room(bytes))
+        {
+            writer::write_queued(&mut pen);
+        } else {
+            self.wake.notify_one();
         }
     }
 

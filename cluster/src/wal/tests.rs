@@ -53,10 +53,14 @@ fn vote(term: u64) -> Vote {
     }
 }
 
-/// Appends and waits.
+/// Appends in either way and waits.
 fn append(group: &Group, entries: Vec<Entry>) -> Result<(), WalError> {
     let (told, done) = mpsc::channel();
-    group.append(entries, Box::new(move |r| told.send(r).unwrap()))?;
+    let told = Box::new(move |r| told.send(r).unwrap());
+    match entries.first().is_some_and(|entry| entry.id.index.is_multiple_of(3)) {
+        true => group.append(entries, told)?,
+        false => group.append_here(entries, told)?,
+    }
     done.recv().unwrap()
 }
 
@@ -246,7 +250,11 @@ fn drive(wal: &Wal, start: Models, ops: &[Op], term: u64) -> (Vec<Models>, usize
                 }
                 let (told, at) = (told.clone(), history.len() - 1);
                 let done = Box::new(move |r| told.send((at, r)).unwrap());
-                wal.group(RangeId(g)).append(entries, done).unwrap();
+                let group = wal.group(RangeId(g));
+                match size.is_multiple_of(2) {
+                    true => group.append(entries, done).unwrap(),
+                    false => group.append_here(entries, done).unwrap(),
+                }
                 waiting += 1;
             }
             Op::Vote(g) => {
@@ -580,4 +588,40 @@ fn decoding_never_panics_on_any_bytes() {
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn what_callers_and_the_thread_write_in_turn_is_all_there() {
+    const ENTRIES: u64 = 300;
+    let files = Arc::new(MemoryFs::new(11));
+    let wal = Wal::open(files.clone(), Path::new("/wal"), small()).unwrap();
+    std::thread::scope(|scope| {
+        for n in 1..=4u32 {
+            let group = wal.group(RangeId(n));
+            scope.spawn(move || {
+                let (told, done) = mpsc::channel();
+                for index in 0..ENTRIES {
+                    let told = told.clone();
+                    let told = Box::new(move |r: Result<(), WalError>| told.send((index, r.is_ok())).unwrap());
+                    let entries = vec![entry(n.into(), index, 900)];
+                    match n {
+                        1 => group.append(entries, told).unwrap(),
+                        _ => group.append_here(entries, told).unwrap(),
+                    }
+                    // One of them never waits, the others do more or less often.
+                    if index % u64::from(n) == 1 {
+                        save_vote(&group, vote(index)).unwrap();
+                    }
+                }
+                let told: Vec<_> = done.iter().take(ENTRIES as usize).collect();
+                assert_eq!(told, (0..ENTRIES).map(|index| (index, true)).collect::<Vec<_>>());
+            });
+        }
+    });
+    drop(wal);
+    let wal = Wal::open(files, Path::new("/wal"), small()).unwrap();
+    for n in 1..=4u32 {
+        let entries: Vec<_> = (0..ENTRIES).map(|index| entry(n.into(), index, 900)).collect();
+        assert_eq!(all(&wal.group(RangeId(n))), entries);
+    }
 }

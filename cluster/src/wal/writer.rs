@@ -25,6 +25,8 @@ const SPIN: Duration = Duration::from_micros(20);
 /// Who is told of one write begins the next at about the same time: the thread waits so long for as many as were told,
 /// and no longer than an eighth of what the write took.
 const GATHER: Duration = Duration::from_micros(400);
+/// A disk that takes no longer is waited for by who has something to write alone.
+const BRISK: Duration = Duration::from_millis(1);
 /// How often a write that met a full disk is tried again.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -206,6 +208,62 @@ fn fail(shared: &Shared, error: WalError) -> WalError {
     error
 }
 
+/// The thread that writes.
+pub(super) fn run(shared: &Shared) {
+    shared.segments.prepare();
+    let mut last = (0, Duration::ZERO);
+    while wait(shared, last) {
+        let mut pen = shared.pen.lock();
+        write_queued(&mut pen);
+        match &*pen {
+            Some(writer) => last = writer.last,
+            None => return,
+        }
+    }
+    if let Some(mut writer) = shared.pen.lock().take()
+        && let Err(error) = writer.finish()
+    {
+        tracing::warn!(%error, "the write-ahead log did not end cleanly");
+    }
+}
+
+/// Writes what is queued. Takes the pen away for good where that fails.
+pub(super) fn write_queued(pen: &mut Option<Writer>) {
+    let Some(writer) = pen else { return };
+    let guard = Guard(writer.shared.clone());
+    let written = writer.write_queued();
+    drop(guard);
+    if written.is_err() {
+        *pen = None;
+    }
+}
+
+/// Waits until something is queued; `false` at the end. `last` is how many waited for the last write, and how long it took.
+fn wait(shared: &Shared, (waited, took): (usize, Duration)) -> bool {
+    let begin = Instant::now();
+    while !shared.ready.load(Ordering::Acquire) && begin.elapsed() < SPIN {
+        std::hint::spin_loop();
+    }
+    let patience = GATHER.min(took / 8);
+    let mut queue = shared.queue.lock();
+    loop {
+        if !queue.jobs.is_empty() {
+            if queue.jobs.len() < waited && !queue.closed && begin.elapsed() < patience {
+                drop(queue);
+                std::thread::yield_now();
+                queue = shared.queue.lock();
+                continue;
+            }
+            return true;
+        }
+        if queue.closed {
+            return false;
+        }
+        shared.ready.store(false, Ordering::Release);
+        shared.wake.wait(&mut queue);
+    }
+}
+
 impl Writer {
     pub fn new(shared: Arc<Shared>, tail: Tail, shadows: BTreeMap<RangeId, Shadow>) -> io::Result<Self> {
         let mut batch = Batch::default();
@@ -222,36 +280,41 @@ impl Writer {
         })
     }
 
-    pub fn run(mut self) {
-        let guard = Guard(self.shared.clone());
-        self.shared.segments.prepare();
-        while let Some(jobs) = self.wait() {
-            let mut jobs = jobs.into_iter();
-            while let Some(Job { group, what, mut done }) = jobs.next() {
-                let written = self.add(group, what).and_then(|()| {
-                    self.batch.done.extend(done.take());
-                    if jobs.len() == 0 || self.batch.len >= MAX_WRITE {
-                        self.flush()?;
-                        self.move_resting()?;
-                    }
-                    Ok(())
-                });
-                if let Err(error) = written {
-                    tracing::error!(%error, "the write-ahead log failed");
-                    let error = fail(&self.shared, WalError::Failed(error.to_string().into()));
-                    let waiting = std::mem::take(&mut self.batch.done);
-                    let queued = jobs.filter_map(|job| job.done);
-                    for done in waiting.into_iter().chain(done).chain(queued) {
-                        done(Err(error.clone()));
-                    }
-                    return;
+    /// Takes what is queued and writes it. An error is the log's end, and told to all who wait.
+    fn write_queued(&mut self) -> Result<(), WalError> {
+        let jobs = {
+            let mut queue = self.shared.queue.lock();
+            self.shared.ready.store(false, Ordering::Release);
+            std::mem::take(&mut queue.jobs)
+        };
+        let mut jobs = jobs.into_iter();
+        while let Some(Job { group, what, mut done }) = jobs.next() {
+            let written = self.add(group, what).and_then(|()| {
+                self.batch.done.extend(done.take());
+                if jobs.len() == 0 || self.batch.len >= MAX_WRITE {
+                    self.flush()?;
+                    self.move_resting()?;
                 }
+                Ok(())
+            });
+            if let Err(error) = written {
+                tracing::error!(%error, "the write-ahead log failed");
+                let error = fail(&self.shared, WalError::Failed(error.to_string().into()));
+                let waiting = std::mem::take(&mut self.batch.done);
+                let queued = jobs.filter_map(|job| job.done);
+                for done in waiting.into_iter().chain(done).chain(queued) {
+                    done(Err(error.clone()));
+                }
+                return Err(error);
             }
         }
-        if let Err(error) = self.finish() {
-            tracing::warn!(%error, "the write-ahead log did not end cleanly");
-        }
-        drop(guard);
+        Ok(())
+    }
+
+    /// Whether a record of so many bytes fits where the log goes on: blocks that the file has already.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let end = self.tail.offset + bytes as u64 + 2 * PAGE;
+        self.stated && end <= self.shared.config.segment_bytes
     }
 
     /// At a clean end everything before is attested by what follows it, and the last committed ids are kept.
@@ -264,34 +327,6 @@ impl Writer {
             self.add_state(id)?;
         }
         self.flush()
-    }
-
-    /// The next jobs; `None` at the end.
-    fn wait(&self) -> Option<Vec<Job>> {
-        let begin = Instant::now();
-        while !self.shared.ready.load(Ordering::Acquire) && begin.elapsed() < SPIN {
-            std::hint::spin_loop();
-        }
-        let (waited, took) = self.last;
-        let patience = GATHER.min(took / 8);
-        let mut queue = self.shared.queue.lock();
-        loop {
-            if !queue.jobs.is_empty() {
-                if queue.jobs.len() < waited && !queue.closed && begin.elapsed() < patience {
-                    drop(queue);
-                    std::thread::yield_now();
-                    queue = self.shared.queue.lock();
-                    continue;
-                }
-                self.shared.ready.store(false, Ordering::Release);
-                return Some(std::mem::take(&mut queue.jobs));
-            }
-            if queue.closed {
-                return None;
-            }
-            self.shared.ready.store(false, Ordering::Release);
-            self.shared.wake.wait(&mut queue);
-        }
     }
 
     fn add(&mut self, group: RangeId, what: What) -> io::Result<()> {
@@ -484,7 +519,9 @@ impl Writer {
             self.tail.segment.file.sync_data()?;
             self.tail.offset = self.batch.end();
             self.tail.synced = end as u32;
-            self.last = (self.batch.done.len(), begin.elapsed());
+            let (waited, took) = (self.batch.done.len(), begin.elapsed());
+            self.last = (waited, took);
+            self.shared.brisk.store(waited <= 1 && took < BRISK, Ordering::Release);
         }
         let purged = self.batch.purged;
         self.batch.clear(self.tail.offset);
