@@ -131,7 +131,8 @@ pub fn start_tessaridb(binary: &Path, dir: &Path, nodes: u16, kafka: u16, http: 
     Ok(brokers)
 }
 
-fn node_id(n: u16) -> String {
+/// Node id of the member started as number `n`.
+pub fn node_id(n: u16) -> String {
     format!("{:032x}", 0xbe_0000 + u32::from(n))
 }
 
@@ -139,7 +140,8 @@ fn peer_address(http: u16, n: u16) -> String {
     format!("127.0.0.1:{}", http + 100 + n)
 }
 
-fn script(binary: &Path, http: u16, text: &str) -> Result<String> {
+/// Runs TessariQL on the node whose HTTP port is given; what it prints.
+pub fn script(binary: &Path, http: u16, text: &str) -> Result<String> {
     let mut command = Command::new(binary);
     let done = command
         .args(["--at", &format!("127.0.0.1:{http}"), "-e", text])
