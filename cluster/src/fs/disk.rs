@@ -31,7 +31,7 @@ struct DiskFile {
 }
 
 impl DiskFile {
-    fn new(file: fs::File) -> Arc<dyn File> {
+    fn shared(file: fs::File) -> Arc<dyn File> {
         Arc::new(Self {
             file,
             #[cfg(target_os = "linux")]
@@ -64,12 +64,12 @@ impl FileSystem for Disk {
             .write(true)
             .create_new(true)
             .open(path)?;
-        Ok(DiskFile::new(file))
+        Ok(DiskFile::shared(file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(DiskFile::new(file))
+        Ok(DiskFile::shared(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
