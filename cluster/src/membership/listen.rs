@@ -1,9 +1,11 @@
 //! Listening to the other members: who leads their ranges, and what they tell of themselves.
 
 use super::bulletin::{Board, SILENT};
+use super::run::Store;
 use crate::catalog::{Catalog, State};
 use crate::ids::NodeId;
 use crate::peer::{PeerError, Peers};
+use crate::raft::RangeHost;
 use crate::routes::Routes;
 use futures::{Stream, StreamExt};
 use std::collections::BTreeMap;
@@ -20,6 +22,7 @@ pub(super) struct Listeners {
     node: NodeId,
     peers: Peers,
     routes: Routes,
+    host: RangeHost,
     board: Board,
     /// By node: where it is, and the tasks.
     tasks: BTreeMap<NodeId, (String, [AbortHandle; 2])>,
@@ -35,11 +38,12 @@ impl Drop for Listeners {
 }
 
 impl Listeners {
-    pub fn new(node: NodeId, peers: Peers, routes: Routes, board: Board) -> Self {
+    pub fn new(node: NodeId, store: &Store, board: Board) -> Self {
         Self {
             node,
-            peers,
-            routes,
+            peers: store.peers.clone(),
+            routes: store.routes.clone(),
+            host: store.host.clone(),
             board,
             tasks: BTreeMap::new(),
         }
@@ -71,7 +75,7 @@ impl Listeners {
         });
         for (node, at) in others {
             self.tasks.entry(node).or_insert_with(|| {
-                let news = tokio::spawn(news(self.peers.clone(), self.routes.clone(), node));
+                let news = tokio::spawn(news(self.peers.clone(), self.routes.clone(), self.host.clone(), node));
                 let bulletins = tokio::spawn(bulletins(self.peers.clone(), self.board.clone(), node));
                 (at, [news.abort_handle(), bulletins.abort_handle()])
             });
@@ -79,11 +83,15 @@ impl Listeners {
     }
 }
 
-/// Tells the routing table what a member knows of leaders, for ever.
-async fn news(peers: Peers, routes: Routes, node: NodeId) {
+/// Tells the routing table what a member knows of leaders, for ever. The stream is open as long as the member's process runs:
+/// where it breaks off, the process may have ended.
+async fn news(peers: Peers, routes: Routes, host: RangeHost, node: NodeId) {
     loop {
+        let mut listened = false;
         let ended = match peers.watch_leadership(node).await {
             Ok(news) => {
+                listened = true;
+                routes.member_answers(node);
                 let hear = |news: Vec<crate::peer::RangeNews>| {
                     news.into_iter().for_each(|n| routes.hear(n.range, n.term, n.leader));
                 };
@@ -92,6 +100,10 @@ async fn news(peers: Peers, routes: Routes, node: NodeId) {
             Err(error) => error,
         };
         tracing::debug!(%node, error = %ended, "no news of leaders from a member");
+        if listened && peers.has_ended(node).await {
+            routes.member_ended(node);
+            host.member_ended(node).await;
+        }
         sleep(AGAIN).await;
     }
 }

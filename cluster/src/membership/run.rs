@@ -111,12 +111,7 @@ impl Membership {
 
     /// Starts the loops, within a tokio runtime.
     pub fn start(&self, store: Store) -> Running {
-        let listeners = Listeners::new(
-            self.inner.parts.node,
-            store.peers.clone(),
-            store.routes.clone(),
-            self.inner.board.clone(),
-        );
+        let listeners = Listeners::new(self.inner.parts.node, &store, self.inner.board.clone());
         let tasks = vec![
             tokio::spawn(listeners.follow(store.catalog.clone())).abort_handle(),
             tokio::spawn(self.clone().keep(store)).abort_handle(),

@@ -4,8 +4,10 @@ use super::gate::{Introduce, Standing};
 use crate::ids::NodeId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::{broadcast, watch};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
@@ -15,6 +17,13 @@ use tonic::{Code, Status};
 const CONNECT: Duration = Duration::from_secs(2);
 /// A connection on which a ping is not answered in this time is closed.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+/// Times between looks at whether a process is ending.
+const ENDING: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+];
 /// Bytes that may be on their way unread: one stream's, and one connection's. A gigabit link of 100 ms holds 12 MiB.
 pub(super) const WINDOWS: (u32, u32) = (16 << 20, 64 << 20);
 /// Largest HTTP/2 frame taken.
@@ -240,6 +249,25 @@ impl Peers {
             standing: self.inner.standing.clone(),
         };
         Ok(InterceptedService::new(endpoint.connect_lazy(), introduce))
+    }
+
+    /// Whether nobody listens where a peer should: the machine is there and says so, so the peer's process has ended. Asks a
+    /// few times, as a process that is ending closes one thing after the other.
+    pub(crate) async fn has_ended(&self, node: NodeId) -> bool {
+        let Some(address) = self.inner.addresses.borrow().get(&node).cloned() else {
+            return false;
+        };
+        for pause in ENDING {
+            tokio::time::sleep(pause).await;
+            match tokio::time::timeout(CONNECT, TcpStream::connect(&address)).await {
+                Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => return true,
+                // It listens.
+                Ok(Ok(_)) => {}
+                // A machine or a network that is gone says nothing.
+                Ok(Err(_)) | Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// Nodes that answer again after they did not.

@@ -32,8 +32,8 @@ pub struct HostConfig {
     /// How often a leader tells its followers that it lives. Default 150 ms.
     pub heartbeat: Duration,
     /// A follower that has heard nothing for the longer of these and then for a random time in between stands for election
-    /// (so after 900 to 1200 ms by default); a leader that no majority answered for the longer refuses commands. Default
-    /// 300 to 600 ms.
+    /// (so after 1.5 to 2 s by default); a leader that no majority answered for the longer refuses commands. A leader whose
+    /// process has ended is not waited for. Long against what a busy machine keeps a process waiting. Default 500 to 1000 ms.
     pub election: (Duration, Duration),
     /// Bytes of commands after which a range takes a checkpoint. Default 64 MiB.
     pub checkpoint_bytes: u64,
@@ -56,7 +56,7 @@ impl Default for HostConfig {
         Self {
             wal: WalConfig::default(),
             heartbeat: Duration::from_millis(150),
-            election: (Duration::from_millis(300), Duration::from_millis(600)),
+            election: (Duration::from_millis(500), Duration::from_millis(1000)),
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             log_span: 512 << 20,
@@ -250,6 +250,15 @@ impl RangeHost {
 
     pub(super) fn with_running<T>(&self, id: RangeId, look: impl FnOnce(&Running) -> T) -> Option<T> {
         self.inner.running.lock().get(&id).map(look)
+    }
+
+    /// The ranges that run.
+    pub(super) fn all_running(&self) -> Vec<(RangeId, Raft)> {
+        let running = self.inner.running.lock();
+        running
+            .iter()
+            .map(|(id, running)| (*id, running.raft.clone()))
+            .collect()
     }
 
     pub(super) fn node(&self) -> NodeId {

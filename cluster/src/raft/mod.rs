@@ -21,6 +21,7 @@ pub(crate) mod many_tests;
 mod net;
 mod reply;
 mod store;
+mod succession;
 #[cfg(test)]
 mod tests;
 

@@ -17,6 +17,7 @@ use crate::ids::{NodeId, RangeId, SYSTEM_RANGE};
 use crate::range::{Leadership, Range};
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -59,6 +60,40 @@ struct Leaders {
     local: OrdMap<RangeId, Leadership>,
     /// What other members told.
     heard: OrdMap<RangeId, Known>,
+    /// Terms whose leader was seen to end, and that leader.
+    ended: OrdMap<RangeId, (u64, NodeId)>,
+}
+
+impl Leaders {
+    fn known(&self, range: RangeId) -> Known {
+        let local = self.local.get(&range).copied().unwrap_or_default();
+        let heard = self.heard.get(&range).copied().unwrap_or_default();
+        let known = Known {
+            term: local.term,
+            leader: local.leader,
+        };
+        known.merge(heard)
+    }
+
+    fn hear(&mut self, range: RangeId, news: Known) {
+        let known = self.heard.get(&range).copied().unwrap_or_default();
+        self.heard.insert(range, known.merge(news));
+    }
+
+    fn end(&mut self, node: NodeId) {
+        let ranges: BTreeSet<RangeId> = self.local.keys().chain(self.heard.keys()).copied().collect();
+        for range in ranges {
+            let Known { term, leader } = self.known(range);
+            if leader == Some(node) {
+                self.ended.insert(range, (term, node));
+            }
+        }
+    }
+
+    fn revive(&mut self, node: NodeId) {
+        let others = self.ended.iter().filter(|(_, (_, ended))| *ended != node);
+        self.ended = others.map(|(range, ended)| (*range, *ended)).collect();
+    }
 }
 
 /// The routing table of a node. Cheap to clone; all clones are the same table.
@@ -165,10 +200,23 @@ impl Routes {
         let news = Known { term, leader };
         let known = self.inner.leaders.load().heard.get(&range).copied();
         if known.unwrap_or_default().merge(news) != known.unwrap_or_default() {
-            self.change(|leaders| {
-                let known = leaders.heard.get(&range).copied().unwrap_or_default();
-                leaders.heard.insert(range, known.merge(news));
-            });
+            self.change(|leaders| leaders.hear(range, news));
+        }
+    }
+
+    /// A member's process was seen to end: what it led has no leader until another is heard of, or it answers again. So
+    /// clients ask again soon, and what is to be carried there waits instead.
+    pub fn member_ended(&self, node: NodeId) {
+        if node != self.inner.node {
+            self.change(|leaders| leaders.end(node));
+        }
+    }
+
+    /// A member answers.
+    pub fn member_answers(&self, node: NodeId) {
+        let ended = |leaders: &Leaders| leaders.ended.values().any(|(_, ended)| *ended == node);
+        if ended(&self.inner.leaders.load()) {
+            self.change(|leaders| leaders.revive(node));
         }
     }
 
@@ -193,15 +241,11 @@ impl Table {
         &self.state
     }
 
-    /// Who leads a range; `None` while that is not known: it is being elected, or nobody has told.
+    /// Who leads a range; `None` while that is not known: it is being elected, nobody has told, or its process has ended.
     pub fn range(&self, range: RangeId) -> Option<Leader> {
         let local = self.leaders.local.get(&range).copied().unwrap_or_default();
-        let heard = self.leaders.heard.get(&range).copied().unwrap_or_default();
-        let known = Known {
-            term: local.term,
-            leader: local.leader,
-        };
-        let Known { term, leader } = known.merge(heard);
+        let Known { term, leader } = self.leaders.known(range);
+        let leader = leader.filter(|node| self.leaders.ended.get(&range) != Some(&(term, *node)));
         leader.map(|node| Leader {
             node,
             epoch: term,
@@ -282,6 +326,33 @@ mod tests {
             known(&table(local(6, None, false), heard(6, Some(1)))),
             Some((1, 6, false))
         );
+    }
+
+    #[test]
+    fn a_leader_whose_process_ended_is_told_no_more() {
+        let mut leaders = Leaders::default();
+        let known = |leaders: &Leaders, range| {
+            let mut table = table(Leadership::default(), Known::default());
+            table.leaders = Arc::new(leaders.clone());
+            table.range(RangeId(range)).map(|l| (l.node.0, l.epoch))
+        };
+        leaders.hear(RangeId(1), heard(4, Some(2)));
+        leaders.hear(RangeId(2), heard(4, Some(3)));
+        leaders.end(NodeId(2));
+        assert_eq!((known(&leaders, 1), known(&leaders, 2)), (None, Some((3, 4))));
+        // Who has not seen it yet changes nothing.
+        leaders.hear(RangeId(1), heard(4, Some(2)));
+        assert_eq!(known(&leaders, 1), None);
+        leaders.hear(RangeId(1), heard(5, Some(3)));
+        assert_eq!(known(&leaders, 1), Some((3, 5)));
+        // It comes back, and leads.
+        leaders.hear(RangeId(1), heard(6, Some(2)));
+        assert_eq!(known(&leaders, 1), Some((2, 6)));
+        // It had not ended: it was only not reached.
+        leaders.end(NodeId(2));
+        assert_eq!(known(&leaders, 1), None);
+        leaders.revive(NodeId(2));
+        assert_eq!(known(&leaders, 1), Some((2, 6)));
     }
 
     #[test]
