@@ -27,6 +27,9 @@ const CHANGE: Duration = Duration::from_secs(10);
 /// After a change that was refused, and after a hand-over, a range rests for this long.
 const REST: Duration = Duration::from_secs(2);
 
+/// After a hand-over that nobody took: it cost the range an election, on members that can hardly keep up.
+const MISSED: Duration = Duration::from_secs(15);
+
 /// What the loops need. Made before the catalog is there, as peers must be answered for it to come.
 pub struct MembershipParts {
     /// This node.
@@ -322,7 +325,11 @@ async fn take(host: RangeHost, range: RangeId, step: Step) {
         Ok(Err(ChangeError::NotLeader { .. } | ChangeError::Busy)) => {}
         Ok(Err(error)) => {
             tracing::warn!(%range, ?step, %error, "the members of a range do not change");
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(match step {
+                Step::Transfer(_) => MISSED,
+                _ => REST,
+            })
+            .await;
         }
         Err(_) => tracing::warn!(%range, ?step, "the members of a range did not change in time"),
     }

@@ -1,12 +1,15 @@
 //! Who is a member of a range, how far each is, and handing over.
 
 use super::host::RangeHost;
-use super::{Raft, Types};
+use super::{Raft, Types, Vote, to_raft};
 use crate::ids::{NodeId, RangeId};
-use openraft::Instant;
+use crate::wal;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
-use openraft::{ChangeMembers, EmptyNode};
+use openraft::errors::{ChangeMembershipError, ClientWriteError, Fatal, RaftError};
+use openraft::impls::leader_id_std::LeaderId;
+use openraft::raft::VoteRequest;
+use openraft::vote::RaftVote;
+use openraft::{ChangeMembers, EmptyNode, Instant, RaftState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -109,7 +112,8 @@ impl RangeHost {
     }
 
     /// Hands the lead of a range to another voter, and waits until this node no longer leads. Commands submitted meanwhile
-    /// are refused (Rejected). [`ChangeError::Unknown`] where that takes more than two election times; the node may go on leading.
+    /// are refused (Rejected). [`ChangeError::Unknown`] where that takes longer than an election; this node then gives the lead
+    /// up, and whoever stands next has it.
     pub async fn transfer_leader(&self, range: RangeId, to: NodeId) -> Result<(), ChangeError> {
         let (raft, mut leadership) = self
             .with_running(range, |running| (running.raft.clone(), running.range.leadership()))
@@ -127,16 +131,20 @@ impl RangeHost {
         if progress.last.unwrap_or(0).saturating_sub(member.matched.unwrap_or(0)) > NEAR {
             return Err(ChangeError::Behind(to));
         }
-        let fatal = |error: openraft::errors::Fatal<Types>| ChangeError::Fatal(error.to_string());
+        let fatal = |error: Fatal<Types>| ChangeError::Fatal(error.to_string());
         raft.trigger().transfer_leader(to).await.map_err(fatal)?;
-        let patience = self.config().election.1 * 2;
+        let patience = self.config().election.1;
         let me = self.node();
         let moved =
             leadership.wait_for(|now| now.term > progress.term && now.leader.is_some_and(|leader| leader != me));
+        let moved = async { moved.await.map(drop) };
         match tokio::time::timeout(patience, moved).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(ChangeError::Fatal("it is stopping".into())),
-            Err(_) => Err(ChangeError::Unknown("no new leader was heard of")),
+            Err(_) => {
+                resign(&raft, self.node(), progress.term, to).await.map_err(fatal)?;
+                Err(ChangeError::Unknown("no new leader was heard of"))
+            }
         }
     }
 
@@ -183,6 +191,33 @@ impl RangeHost {
         let learners = config.nodes().map(|(node, _)| *node);
         let learners = learners.filter(|node| !voters.contains(node)).collect();
         Some((voters, learners))
+    }
+}
+
+/// Gives up the lead of `term`. Once it was told to hand over, openraft's leader takes no commands, whether or not the other
+/// one heard of it; without this it would lead, and refuse everything, until it is voted out by chance. It grants `heir` the
+/// next term, asked or not: a vote that is lost, should the other never stand.
+async fn resign(raft: &Raft, me: NodeId, term: u64, heir: NodeId) -> Result<(), Fatal<Types>> {
+    let leads = move |state: &RaftState<Types>| {
+        let leader = state.vote_ref().leader_id;
+        (leader.term, leader.voted_for) == (term, me)
+    };
+    if !raft.with_raft_state(leads).await? {
+        return Ok(());
+    }
+    tracing::warn!(%heir, term, "nobody took over the lead: it is given up");
+    let next = LeaderId {
+        term: term + 1,
+        voted_for: heir,
+    };
+    // As one whose log lacks nothing: this node has the last word on its own vote.
+    let last = to_raft(wal::LogId { term, index: u64::MAX });
+    let mut vote = VoteRequest::new(Vote::from_leader_id(next, false), Some(last));
+    vote.leadership_transfer = true;
+    match raft.vote(vote).await {
+        Ok(_) => Ok(()),
+        Err(RaftError::Fatal(fatal)) => Err(fatal),
+        Err(RaftError::APIError(never)) => match never {},
     }
 }
 

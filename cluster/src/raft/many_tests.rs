@@ -492,6 +492,21 @@ async fn the_lead_is_handed_over_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_that_nobody_hears_of_does_not_stop_writes_for_good() {
+    let mut cluster = Cluster::formed(3, config(), None).await;
+    cluster.write(10, 10).await;
+    let (leader, _) = cluster.led().await;
+    let heir = leader % 3 + 1;
+    // Close enough, and then it can't be reached: a leader that was told to hand over takes no commands any more.
+    cluster.around(heir, Way::Cut);
+    let told = cluster.host(leader).transfer_leader(RANGE, NodeId(heir)).await;
+    assert!(matches!(told, Err(ChangeError::Unknown(_))), "{told:?}");
+    cluster.write(10, 10).await;
+    cluster.around(heir, Way::Open);
+    cluster.agree().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_that_takes_no_bulk_still_hears_the_leader() {
     let config = HostConfig {
         election: (Duration::from_millis(1000), Duration::from_millis(2000)),
