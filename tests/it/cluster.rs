@@ -39,13 +39,15 @@ impl Authority {
 }
 
 /// Nodes that can become members, the first of which declares them.
-struct Cluster {
-    nodes: Vec<Process>,
+pub struct Cluster {
+    /// The members, in the order of their rows.
+    pub nodes: Vec<Process>,
     peers: Vec<u16>,
     _authority: Authority,
 }
 
-fn node_id(number: usize) -> String {
+/// The node id of a member.
+pub fn node_id(number: usize) -> String {
     format!("{:032x}", 0xc0ffee + number)
 }
 
@@ -78,7 +80,7 @@ impl Cluster {
     }
 
     /// Starts `count` nodes and makes them members of the first one's store.
-    fn form(count: usize) -> Self {
+    pub fn form(count: usize) -> Self {
         let cluster = Self::start(count);
         for number in 0..count {
             cluster.nodes[0].script(&cluster.row(number));
@@ -96,11 +98,12 @@ impl Cluster {
     }
 
     /// Waits until `INFO FOR NODE` of each of `nodes` is as it should be.
-    fn wait(&self, what: &str, nodes: &[usize], as_it_should: impl Fn(&str) -> bool) {
+    pub fn wait(&self, what: &str, nodes: &[usize], as_it_should: impl Fn(&str) -> bool) {
         self.wait_for(what, nodes, "INFO FOR NODE", as_it_should);
     }
 
-    fn wait_for(&self, what: &str, nodes: &[usize], script: &str, as_it_should: impl Fn(&str) -> bool) {
+    /// Waits until what a script answers at each of `nodes` is as it should be.
+    pub fn wait_for(&self, what: &str, nodes: &[usize], script: &str, as_it_should: impl Fn(&str) -> bool) {
         for number in nodes {
             let start = Instant::now();
             loop {
@@ -112,24 +115,57 @@ impl Cluster {
                 {
                     break;
                 }
-                let logs: Vec<String> = self.nodes.iter().map(Process::log).collect();
                 assert!(
                     start.elapsed() < PATIENCE,
                     "{what}: node {number} says {told:?}\n{}",
-                    logs.join("\n---\n")
+                    self.logs()
                 );
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
         }
     }
 
-    /// Runs a script on whichever of `nodes` takes it, within our patience.
-    fn anywhere(&self, nodes: &[usize], script: &str) {
+    /// What all of them logged.
+    pub fn logs(&self) -> String {
+        let logs: Vec<String> = self.nodes.iter().map(Process::log).collect();
+        logs.join("\n---\n")
+    }
+
+    /// Makes `shop.orders.<name>`, and the database where there is none, and waits until each member knows a leader of each
+    /// partition.
+    pub fn define_topic(&self, name: &str, partitions: usize) {
+        let script = format!(
+            "DEFINE NAMESPACE IF NOT EXISTS shop; USE NAMESPACE shop; DEFINE DATABASE IF NOT EXISTS orders; \
+             USE DATABASE orders; DEFINE TOPIC IF NOT EXISTS {name} PARTITIONS {partitions} BY id;"
+        );
+        self.anywhere(&[0], &script);
+        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        self.wait_for("every partition has a leader", &all, &self.topic(name), |told| {
+            Self::leaders(told).len() == partitions
+        });
+    }
+
+    /// Asks what is known of `shop.orders.<name>`.
+    pub fn topic(&self, name: &str) -> String {
+        format!("USE NAMESPACE shop DATABASE orders; INFO FOR TOPIC {name}")
+    }
+
+    /// The leaders of a topic's partitions, in order, as far as they are known.
+    pub fn leaders(told: &str) -> Vec<String> {
+        told.match_indices("leader: '")
+            .map(|(at, _)| told[at + 9..at + 41].to_owned())
+            .collect()
+    }
+
+    /// Runs a script on whichever of `nodes` takes it, within our patience, and gives what it answers. A member refuses while
+    /// leaders change, which on a busy machine they may at any time.
+    pub fn anywhere(&self, nodes: &[usize], script: &str) -> String {
         let start = Instant::now();
         loop {
             let answers: Vec<_> = nodes.iter().map(|n| self.nodes[*n].ask(script)).collect();
-            if answers.iter().flatten().any(|(status, _)| *status == 200) {
-                return;
+            let taken = answers.iter().flatten().find(|(status, _)| *status == 200);
+            if let Some((_, answer)) = taken {
+                return answer.clone();
             }
             assert!(start.elapsed() < PATIENCE, "{script}: {answers:?}");
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -151,14 +187,11 @@ fn three_nodes_become_one_store_by_rows_alone_and_outlive_one_of_them() {
     cluster.wait_for("every partition has a leader", &[0, 1, 2], topic, |told| {
         told.matches("leader: '").count() == 6
     });
-    let leaders = |told: &str| -> Vec<String> {
-        told.match_indices("leader: '")
-            .map(|(at, _)| told[at + 9..at + 41].to_owned())
-            .collect()
-    };
     let start = Instant::now();
     loop {
-        let told: Vec<Vec<String>> = (0..3).map(|n| leaders(&cluster.nodes[n].script(topic))).collect();
+        let told: Vec<Vec<String>> = (0..3)
+            .map(|n| Cluster::leaders(&cluster.nodes[n].script(topic)))
+            .collect();
         let mut led: Vec<&String> = told[0].iter().collect();
         led.sort();
         led.dedup();
@@ -179,7 +212,7 @@ fn three_nodes_become_one_store_by_rows_alone_and_outlive_one_of_them() {
         told.contains("state: 'unreachable'")
     });
     cluster.wait_for("its partitions are led by others", &[1, 2], topic, |told| {
-        let led = leaders(told);
+        let led = Cluster::leaders(told);
         led.len() == 6 && !led.contains(&node_id(0))
     });
 
@@ -189,7 +222,7 @@ fn three_nodes_become_one_store_by_rows_alone_and_outlive_one_of_them() {
         told.matches("state: 'voting'").count() == 3
     });
     cluster.wait_for("it leads its share again", &[0, 1, 2], topic, |told| {
-        leaders(told).contains(&node_id(0))
+        Cluster::leaders(told).contains(&node_id(0))
     });
 }
 

@@ -1,49 +1,17 @@
 //! kill -9 at random moments under an idempotent load: what was acknowledged is read, once, in order.
 
+use crate::acknowledged::Acknowledged;
 use crate::process::{PATIENCE, Process};
 use rand::Rng;
-use rdkafka::Message;
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, DeliveryResult};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::producer::{BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
-use rdkafka::{ClientContext, Offset, TopicPartitionList};
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PARTITIONS: i32 = 3;
 const TOPIC: &str = "shop.orders.killed";
-
-/// What the client was told: sequence number -> (partition, offset).
-#[derive(Clone, Default)]
-struct Acknowledged(Arc<Mutex<HashMap<u64, (i32, i64)>>>);
-
-impl ClientContext for Acknowledged {}
-
-impl ProducerContext for Acknowledged {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let message = result
-            .as_ref()
-            .unwrap_or_else(|(e, _)| panic!("an idempotent producer gave up: {e}"));
-        let number = number(message.payload().expect("a value"));
-        let told = self
-            .0
-            .lock()
-            .expect("lock")
-            .insert(number, (message.partition(), message.offset()));
-        assert!(told.is_none(), "{number} was acknowledged twice");
-    }
-}
-
-fn number(value: &[u8]) -> u64 {
-    u64::from_le_bytes(*value.first_chunk::<8>().expect("eight bytes"))
-}
 
 /// Kills per run; the full acceptance run sets TESSARIDB_KILLS=200.
 fn kills() -> u32 {
@@ -62,17 +30,7 @@ fn nothing_acknowledged_is_lost_doubled_or_reordered_by_kill_9() {
          DEFINE TOPIC killed PARTITIONS {PARTITIONS} BY id;"
     ));
     let acknowledged = Acknowledged::default();
-    let producer: BaseProducer<Acknowledged> = ClientConfig::new()
-        .set("bootstrap.servers", node.bootstrap())
-        .set("enable.idempotence", "true")
-        .set("linger.ms", "2")
-        .set("message.timeout.ms", "300000")
-        .set("reconnect.backoff.ms", "10")
-        .set("reconnect.backoff.max.ms", "100")
-        .set("retry.backoff.ms", "20")
-        .set("queue.buffering.max.messages", "20000")
-        .create_with_context(acknowledged.clone())
-        .expect("a producer");
+    let producer = acknowledged.producer(&node.bootstrap());
     let stop = Arc::new(AtomicBool::new(false));
     let load = std::thread::spawn({
         let stop = stop.clone();
@@ -102,11 +60,11 @@ fn nothing_acknowledged_is_lost_doubled_or_reordered_by_kill_9() {
     });
     let mut random = rand::rng();
     for _ in 0..kills() {
-        let before = acknowledged.0.lock().expect("lock").len();
+        let before = acknowledged.count();
         std::thread::sleep(Duration::from_millis(random.random_range(1..400)));
         // Every life of the node acknowledges something, or the load would prove nothing.
         let start = Instant::now();
-        while acknowledged.0.lock().expect("lock").len() == before {
+        while acknowledged.count() == before {
             assert!(!load.is_finished(), "the producer ended early");
             assert!(start.elapsed() < PATIENCE, "nothing is acknowledged: {}", node.log());
             std::thread::sleep(Duration::from_millis(1));
@@ -116,56 +74,8 @@ fn nothing_acknowledged_is_lost_doubled_or_reordered_by_kill_9() {
     }
     stop.store(true, Ordering::Relaxed);
     let sent = load.join().expect("the load");
-    let acknowledged = acknowledged.0.lock().expect("lock").clone();
-    assert_eq!(acknowledged.len() as u64, sent, "all was acknowledged in the end");
+    assert_eq!(acknowledged.count(), sent, "all was acknowledged in the end");
     node.kill();
     node.restart();
-    check(&node, &acknowledged);
-}
-
-/// The next record; librdkafka's poll may come back empty-handed before its time is up.
-fn next(consumer: &BaseConsumer) -> BorrowedMessage<'_> {
-    let start = Instant::now();
-    loop {
-        if let Some(message) = consumer.poll(PATIENCE) {
-            return message.expect("no error");
-        }
-        assert!(start.elapsed() < PATIENCE, "a record in time");
-    }
-}
-
-fn check(node: &Process, acknowledged: &HashMap<u64, (i32, i64)>) {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", node.bootstrap())
-        .set("group.id", "check")
-        .set("check.crcs", "true")
-        .create()
-        .expect("a consumer");
-    for partition in 0..PARTITIONS {
-        let (low, high) = consumer
-            .fetch_watermarks(TOPIC, partition, PATIENCE)
-            .expect("watermarks");
-        assert_eq!(low, 0);
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(TOPIC, partition, Offset::Offset(0))
-            .expect("offset");
-        consumer.assign(&list).expect("assign");
-        let mut previous = None;
-        for offset in 0..high {
-            let message = next(&consumer);
-            assert_eq!(message.offset(), offset, "offsets are dense");
-            let number = number(message.payload().expect("a value"));
-            assert!(
-                previous.is_none_or(|p| p < number),
-                "{number} after {previous:?} at {partition}/{offset}"
-            );
-            assert_eq!(acknowledged.get(&number), Some(&(partition, offset)), "record {number}");
-            previous = Some(number);
-        }
-        let told = acknowledged.values().filter(|(p, _)| *p == partition).count() as i64;
-        assert_eq!(
-            told, high,
-            "partition {partition}: every acknowledged record is there, once"
-        );
-    }
+    acknowledged.check(&node.bootstrap(), TOPIC, PARTITIONS);
 }

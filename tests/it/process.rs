@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use rand::Rng;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -360,10 +361,16 @@ fn issue(dir: &Path, node: &str) {
     assert_eq!(status, Some(0), "{error}");
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago. None that the kernel gives to outgoing connections: one of those might take it before
+/// the node does, or while the node is down.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
+    let mut random = rand::rng();
+    loop {
+        let port = random.random_range(10_000..32_000);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Runs the binary to its end: status, standard output, standard error.

@@ -15,5 +15,5 @@ mod pairs;
 mod placement;
 mod record;
 mod sign_in;
-mod stock;
+pub(crate) mod stock;
 mod stored;
