@@ -3,6 +3,7 @@
 //! * [`acknowledged`]: what idempotent producers were told, against what is stored;
 //! * [`abuse`]: floods and bombs, and a good client among them; [`tls`]: the ports under TLS;
 //! * [`authorization`]: who may do what on the Kafka port; [`sasl`]: how one signs in there;
+//! * [`chaos`]: faults and a checker, from tests/chaos;
 //! * [`clients`]: stock clients, unchanged;
 //! * [`cluster`]: members of one store, formed by TessariQL;
 //! * [`differential`]: Apache Kafka's recorded answers against ours;
@@ -17,6 +18,7 @@
 mod abuse;
 mod acknowledged;
 mod authorization;
+mod chaos;
 mod clients;
 mod cluster;
 mod differential;
