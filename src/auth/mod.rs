@@ -11,11 +11,13 @@
 
 mod access;
 mod audit;
+mod known;
 mod password;
 mod principal;
 mod sessions;
 mod sign_in;
 mod throttle;
+mod turns;
 
 pub use access::{Action, NotStanding, On, Standing, standing};
 pub use audit::Audit;

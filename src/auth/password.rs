@@ -1,11 +1,15 @@
 //! Passwords: Argon2id, off the async threads and bounded in parallel.
 
+use super::turns::{Class, Line, Place};
 use argon2::password_hash::{Output, PasswordHash as Phc, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
 use cluster::catalog::PasswordHash;
+use parking_lot::Mutex;
 use rand::RngCore;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 /// Bytes a password may have.
@@ -21,8 +25,12 @@ const MAX_LANES: u32 = 8;
 const MAX_WORK_KIB: u32 = 262_144;
 /// Bytes of a PHC string.
 const MAX_PHC: usize = 256;
-/// Tries that may wait for each one under way: some seconds' worth.
-const WAITING: usize = 256;
+/// How long a turn is waited for. Those known good wait longer: for most clients a refusal is the end, and there are as
+/// many of them as the store has clients.
+const STRANGERS_WAIT: Duration = Duration::from_secs(20);
+const KNOWN_WAIT: Duration = Duration::from_secs(60);
+/// Those known good that may wait, for each stranger that may.
+const KNOWN_FOR_EACH: usize = 8;
 
 /// A hash that is not accepted. Tells nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +50,9 @@ pub enum HashError {
     /// Longer than [`MAX_PASSWORD`].
     #[error("a password may have {MAX_PASSWORD} bytes at most")]
     TooLong,
+    /// It has a NUL, which ends a password in SASL PLAIN (RFC 4616).
+    #[error("a password can't have a NUL character: no Kafka client could sign in with it")]
+    Nul,
     /// The hash could not be made.
     #[error("the password cannot be hashed")]
     Failed,
@@ -138,40 +149,133 @@ fn verify(hash: &PasswordHash, password: &[u8]) -> bool {
 
 /// Hashes and verifies, so many at once, so many waiting.
 pub(super) struct Hasher {
-    running: Arc<Semaphore>,
-    waiting: Semaphore,
+    desk: Arc<Desk>,
     nobodys: PasswordHash,
+}
+
+/// Why no turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoTurn {
+    /// Too many wait, and of them too many from the same address or for the same name.
+    Crowded,
+    /// It took too long.
+    Late,
+}
+
+/// Who hashes and who waits.
+struct Desk {
+    state: Mutex<DeskState>,
+}
+
+struct DeskState {
+    /// Hashes that may begin at once; more than none only while nobody waits.
+    free: usize,
+    line: Line<oneshot::Sender<Result<Running, NoTurn>>>,
+}
+
+/// One of the hashes under way; the next in line has its place when it is dropped.
+struct Running(Option<Arc<Desk>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(desk) = self.0.take() else { return };
+        loop {
+            let next = {
+                let mut state = desk.state.lock();
+                match state.line.next() {
+                    Some(next) => next,
+                    None => {
+                        state.free += 1;
+                        return;
+                    }
+                }
+            };
+            match next.send(Ok(Self(Some(desk.clone())))) {
+                Ok(()) | Err(Err(_)) => return,
+                // Gone meanwhile. The place is still ours to give, not its.
+                Err(Ok(mut back)) => back.0 = None,
+            }
+        }
+    }
+}
+
+/// One in line; leaves it when dropped.
+struct Waiting {
+    desk: Arc<Desk>,
+    place: Place,
+    ticket: u64,
+    answer: oneshot::Receiver<Result<Running, NoTurn>>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let left = self.desk.state.lock().line.leave(&self.place, self.ticket);
+        drop(left);
+    }
 }
 
 /// The right to hash one password. While it is held, no other takes its place.
 pub(super) struct Turn<'h> {
     /// Goes along to the thread that hashes: whoever asked may hang up, and the thread goes on.
-    running: Arc<OwnedSemaphorePermit>,
-    _waiting: SemaphorePermit<'h>,
+    running: Arc<Running>,
     hasher: &'h Hasher,
 }
 
 impl Hasher {
-    /// `parallel` at once, at least one.
-    pub(super) fn new(parallel: usize) -> Self {
-        let parallel = parallel.max(1);
+    /// `parallel` at once, at least one; `waiting` strangers in line.
+    pub(super) fn new(parallel: usize, waiting: usize) -> Self {
+        let state = DeskState {
+            free: parallel.max(1),
+            line: Line::new(waiting.saturating_mul(KNOWN_FOR_EACH), waiting),
+        };
         Self {
-            running: Arc::new(Semaphore::new(parallel)),
-            waiting: Semaphore::new(parallel.saturating_mul(WAITING + 1).min(Semaphore::MAX_PERMITS)),
+            desk: Arc::new(Desk {
+                state: Mutex::new(state),
+            }),
             // Parts of fixed sizes always make one; should they not, the empty hash verifies nothing.
             nobodys: nobodys().unwrap_or_else(|| PasswordHash::new("")),
         }
     }
 
     /// Waits for a turn.
-    pub(super) async fn turn(&self) -> Result<Turn<'_>, HashError> {
-        let waiting = self.waiting.try_acquire().map_err(|_| HashError::Busy)?;
-        let running = self.running.clone().acquire_owned().await;
-        Ok(Turn {
-            running: Arc::new(running.map_err(|_| HashError::Busy)?),
-            _waiting: waiting,
+    pub(super) async fn turn(&self, class: Class, place: &Place) -> Result<Turn<'_>, NoTurn> {
+        let turn = |running| Turn {
+            running: Arc::new(running),
             hasher: self,
-        })
+        };
+        let (mut waiting, shed) = {
+            let mut state = self.desk.state.lock();
+            if state.free > 0 {
+                state.free -= 1;
+                return Ok(turn(Running(Some(self.desk.clone()))));
+            }
+            let (sender, answer) = oneshot::channel();
+            let (ticket, shed) = state.line.join(class, place, sender);
+            let waiting = Waiting {
+                desk: self.desk.clone(),
+                place: place.clone(),
+                ticket,
+                answer,
+            };
+            (waiting, shed)
+        };
+        if let Some(shed) = shed {
+            // Whoever is gone needs no answer.
+            let _ = shed.send(Err(NoTurn::Crowded));
+        }
+        let patience = match class {
+            Class::Known => KNOWN_WAIT,
+            Class::Stranger => STRANGERS_WAIT,
+        };
+        match timeout(patience, &mut waiting.answer).await {
+            Ok(Ok(answer)) => answer.map(turn),
+            Ok(Err(_)) | Err(_) => Err(NoTurn::Late),
+        }
+    }
+
+    /// The place is known good: those that wait for the same go with those known.
+    pub(super) fn know(&self, place: &Place) {
+        self.desk.state.lock().line.know(place);
     }
 }
 
@@ -277,27 +381,88 @@ mod tests {
         }
     }
 
+    fn place(name: &str) -> Place {
+        Place::new(None, name)
+    }
+
+    fn free(hasher: &Hasher) -> usize {
+        hasher.desk.state.lock().free
+    }
+
+    fn waiting(hasher: &Hasher) -> usize {
+        hasher.desk.state.lock().line.waiting()
+    }
+
     #[tokio::test]
-    async fn those_who_wait_are_bounded() {
-        let hasher = Hasher::new(1);
-        let turn = hasher.turn().await.unwrap();
-        let waiting: Vec<_> = (0..WAITING).map(|_| hasher.waiting.try_acquire().unwrap()).collect();
-        assert!(matches!(hasher.turn().await, Err(HashError::Busy)));
-        drop((turn, waiting));
-        assert!(hasher.turn().await.is_ok());
+    async fn those_who_wait_are_bounded_and_who_is_shed_is_told_at_once() {
+        let hasher = Hasher::new(1, 2);
+        let (ada, bob) = (place("ada"), place("bob"));
+        let turn = hasher.turn(Class::Stranger, &ada).await.unwrap();
+        let mut first = Box::pin(hasher.turn(Class::Stranger, &bob));
+        let mut second = Box::pin(hasher.turn(Class::Stranger, &bob));
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+        let mut third = Box::pin(hasher.turn(Class::Stranger, &ada));
+        assert!(futures::poll!(&mut third).is_pending());
+        // Two of one name wait: the newer makes room.
+        assert_eq!(second.await.err(), Some(NoTurn::Crowded));
+        // Known ones have room of their own.
+        let mut known = Box::pin(hasher.turn(Class::Known, &bob));
+        assert!(futures::poll!(&mut known).is_pending());
+        drop(turn);
+        drop(known.await.unwrap());
+        drop(first.await.unwrap());
+        drop(third.await.unwrap());
+        assert_eq!((free(&hasher), waiting(&hasher)), (1, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_told_and_leaves_the_line() {
+        let hasher = Hasher::new(1, 9);
+        let turn = hasher.turn(Class::Stranger, &place("ada")).await.unwrap();
+        let start = tokio::time::Instant::now();
+        let late = hasher.turn(Class::Stranger, &place("bob")).await;
+        assert_eq!(late.err(), Some(NoTurn::Late));
+        assert_eq!(start.elapsed(), STRANGERS_WAIT);
+        let late = hasher.turn(Class::Known, &place("bob")).await;
+        assert_eq!(late.err(), Some(NoTurn::Late));
+        assert_eq!(start.elapsed(), STRANGERS_WAIT + KNOWN_WAIT);
+        assert_eq!(waiting(&hasher), 0);
+        drop(turn);
+        assert_eq!(free(&hasher), 1);
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_costs_nobody_a_turn() {
+        let hasher = Hasher::new(1, 9);
+        let ada = place("ada");
+        let turn = hasher.turn(Class::Stranger, &ada).await.unwrap();
+        let mut gone = Box::pin(hasher.turn(Class::Stranger, &ada));
+        let mut given = Box::pin(hasher.turn(Class::Stranger, &ada));
+        let mut last = Box::pin(hasher.turn(Class::Stranger, &ada));
+        for one in [&mut gone, &mut given, &mut last] {
+            assert!(futures::poll!(one).is_pending());
+        }
+        drop(gone);
+        // The turn is given to one that is dropped before it looks.
+        drop(turn);
+        assert_eq!(free(&hasher), 0);
+        drop(given);
+        drop(last.await.unwrap());
+        assert_eq!((free(&hasher), waiting(&hasher)), (1, 0));
     }
 
     #[tokio::test]
     async fn who_hangs_up_makes_no_room_before_the_hash_is_done() {
-        let hasher = Hasher::new(1);
-        let turn = hasher.turn().await.unwrap();
+        let hasher = Hasher::new(1, 9);
+        let ada = place("ada");
+        let turn = hasher.turn(Class::Stranger, &ada).await.unwrap();
         let held = turn.running.clone();
         let hashing = turn.hash(Zeroizing::new(b"x".to_vec()));
         assert!(futures::poll!(std::pin::pin!(hashing)).is_pending());
         drop(turn);
-        assert_eq!(hasher.running.available_permits(), 0);
+        assert_eq!(free(&hasher), 0);
         drop(held);
         // The thread gives it back.
-        assert!(hasher.turn().await.is_ok());
+        assert!(hasher.turn(Class::Stranger, &ada).await.is_ok());
     }
 }

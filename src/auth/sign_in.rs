@@ -1,10 +1,12 @@
 //! Signing in: one way for every front door.
 
 use super::audit::Audit;
-use super::password::{Cost, HashError, Hasher, MAX_PASSWORD, cost};
+use super::known::Known;
+use super::password::{Cost, HashError, Hasher, MAX_PASSWORD, NoTurn, cost};
 use super::principal::{Caller, Origin, Principal, Surface, Who};
 use super::sessions::Sessions;
 use super::throttle::{self, Unrecorded};
+use super::turns::{Class, Place};
 use cluster::catalog::{Catalog, CatalogFailure, Command, PasswordHash, Role, ScopeName, State, User};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,6 +28,9 @@ pub struct AuthConfig {
     /// Passwords hashed at once; each takes a core for some hundredths of a second and 19 MiB. Default half the cores, at
     /// least one: the others go on serving.
     pub parallel: usize,
+    /// Tries of strangers that may wait for their turn; those who signed in lately have eight times as much room. Default
+    /// 1,024.
+    pub waiting: usize,
     /// Default the system's.
     pub clock: Clock,
 }
@@ -35,6 +40,7 @@ impl Default for AuthConfig {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             parallel: (cores / 2).max(1),
+            waiting: 1_024,
             clock: Arc::new(|| jiff::Timestamp::now().as_millisecond()),
         }
     }
@@ -52,8 +58,11 @@ pub enum SignInError {
         /// Until a try is looked at.
         wait: Duration,
     },
-    /// Too many others are signing in; this try was not looked at.
-    #[error("too many are signing in; try again")]
+    /// Too many are signing in, most of them from the same address or by the same name; this try was not looked at.
+    #[error("too many are signing in from the same address; try again in a moment")]
+    Crowded,
+    /// Too many others are signing in; this try was not looked at in time.
+    #[error("too many are signing in; try again in a moment")]
     Busy,
     /// It cannot be told at present.
     #[error("nobody can sign in at present: {0}")]
@@ -70,7 +79,7 @@ impl SignInError {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Throttled { wait } => Some(seconds(*wait)),
-            Self::Busy => Some(1),
+            Self::Crowded | Self::Busy => Some(1),
             Self::Refused | Self::Unavailable(_) => None,
         }
     }
@@ -90,7 +99,8 @@ pub struct SignInCounts {
 pub struct Auth {
     catalog: Catalog,
     clock: Clock,
-    hasher: Hasher,
+    pub(super) hasher: Hasher,
+    known: Mutex<Known>,
     unrecorded: Mutex<Unrecorded>,
     pub(super) sessions: Mutex<Sessions>,
     counts: SignInCounts,
@@ -116,7 +126,8 @@ impl Auth {
         Self {
             catalog,
             clock: config.clock,
-            hasher: Hasher::new(config.parallel),
+            hasher: Hasher::new(config.parallel, config.waiting),
+            known: Mutex::default(),
             unrecorded: Mutex::default(),
             sessions: Mutex::default(),
             counts: SignInCounts::default(),
@@ -125,26 +136,48 @@ impl Auth {
     }
 
     /// Signs in by name and password. Takes some hundredths of a second, most of it on another thread, whether the name
-    /// is a user's or nobody's; longer where others wait for the same.
+    /// is a user's or nobody's; longer where others wait for the same, who take turns by where they come from (`turns.rs`).
     ///
     /// # Errors
     /// See [`SignInError`]. Only [`SignInError::Refused`] counts as a wrong password.
     pub async fn sign_in(&self, name: &str, password: &[u8], origin: &Origin) -> Result<Principal, SignInError> {
-        let result = self.check(name, password).await;
+        self.judge(name, password, origin, false).await
+    }
+
+    /// The same for who is signed in as this name already: does not wait with strangers.
+    ///
+    /// # Errors
+    /// See [`SignInError`].
+    pub async fn sign_in_again(&self, name: &str, password: &[u8], origin: &Origin) -> Result<Principal, SignInError> {
+        self.judge(name, password, origin, true).await
+    }
+
+    async fn judge(&self, name: &str, password: &[u8], origin: &Origin, again: bool) -> Result<Principal, SignInError> {
+        let place = Place::new(origin.remote.map(|remote| remote.ip()), shortened(name));
+        let result = self.check(name, password, &place, again).await;
         let (count, outcome) = match &result {
             Ok(_) => (&self.counts.good, "good"),
             Err(SignInError::Refused) => (&self.counts.refused, "refused"),
             Err(SignInError::Throttled { .. }) => (&self.counts.throttled, "throttled"),
-            Err(SignInError::Busy | SignInError::Unavailable(_)) => (&self.counts.busy, "not looked at"),
+            Err(SignInError::Crowded | SignInError::Busy | SignInError::Unavailable(_)) => {
+                (&self.counts.busy, "not looked at")
+            }
         };
         count.fetch_add(1, Relaxed);
         self.audit.sign_in(shortened(name), origin, outcome);
         result
     }
 
-    async fn check(&self, name: &str, password: &[u8]) -> Result<Principal, SignInError> {
+    async fn check(&self, name: &str, password: &[u8], place: &Place, again: bool) -> Result<Principal, SignInError> {
         self.throttle(name)?;
-        let turn = self.hasher.turn().await.map_err(|_| SignInError::Busy)?;
+        let class = match again || self.known.lock().has(place, self.now_ms()) {
+            true => Class::Known,
+            false => Class::Stranger,
+        };
+        let turn = self.hasher.turn(class, place).await.map_err(|no| match no {
+            NoTurn::Crowded => SignInError::Crowded,
+            NoTurn::Late => SignInError::Busy,
+        })?;
         // Others may have tried the name while this one waited.
         self.throttle(name)?;
         let view = self.catalog.view();
@@ -165,6 +198,8 @@ impl Auth {
             self.record(name).await;
             return Err(SignInError::Refused);
         };
+        self.known.lock().add(place.clone(), self.now_ms());
+        self.hasher.know(place);
         drop(turn);
         self.forget(name).await;
         Ok(Principal {
@@ -229,7 +264,11 @@ impl Auth {
         if password.len() > MAX_PASSWORD {
             return Err(HashError::TooLong);
         }
-        self.hasher.turn().await?.hash(copy(password)).await
+        if password.contains(&0) {
+            return Err(HashError::Nul);
+        }
+        let turn = self.hasher.turn(Class::Known, &Place::inside()).await;
+        turn.map_err(|_| HashError::Busy)?.hash(copy(password)).await
     }
 
     /// Declares the first owner of a store that has no user; one that has any is left as it is.

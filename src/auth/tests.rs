@@ -6,6 +6,9 @@ use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
+use futures::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -15,6 +18,9 @@ const ORIGIN: Origin = Origin {
     surface: Surface::Kafka,
     remote: None,
 };
+
+/// Strangers that may wait.
+const WAITING: usize = 60;
 
 /// A catalog of one node. Ends with its host.
 pub(crate) async fn catalog() -> (RangeHost, Catalog) {
@@ -35,6 +41,14 @@ pub(crate) async fn catalog() -> (RangeHost, Catalog) {
     (host, catalog)
 }
 
+/// A sign-in by HTTP from this address.
+fn from(address: &str) -> Origin {
+    Origin {
+        surface: Surface::Http,
+        remote: Some(SocketAddr::new(address.parse().unwrap(), 1)),
+    }
+}
+
 struct Store {
     host: RangeHost,
     catalog: Catalog,
@@ -49,6 +63,7 @@ impl Store {
         let clock = now.clone();
         let config = AuthConfig {
             parallel: 1,
+            waiting: WAITING,
             clock: Arc::new(move || clock.load(Relaxed)),
         };
         let auth = Auth::new(catalog.clone(), config);
@@ -68,6 +83,13 @@ impl Store {
 
     async fn try_as(&self, name: &str, password: &str) -> Result<Principal, SignInError> {
         self.auth.sign_in(name, password.as_bytes(), &ORIGIN).await
+    }
+
+    /// Until it is dropped, nobody's password is looked at.
+    async fn hold_the_turn(&self) -> password::Turn<'_> {
+        let place = turns::Place::inside();
+        let turn = self.auth.hasher.turn(turns::Class::Stranger, &place).await;
+        turn.expect("nobody else has it")
     }
 
     fn pass(&self, time: Duration) {
@@ -154,6 +176,7 @@ async fn the_count_is_the_stores_not_the_nodes() {
     let clock = store.now.clone();
     let config = AuthConfig {
         parallel: 1,
+        waiting: WAITING,
         clock: Arc::new(move || clock.load(Relaxed)),
     };
     let other = Auth::new(store.catalog.clone(), config);
@@ -174,25 +197,108 @@ async fn tries_at_once_are_counted_as_they_are_looked_at() {
     assert_eq!(tries.iter().filter(|one| **one == throttled(1)).count(), 47);
 }
 
+/// What is answered without anybody's turn coming; those polled for the first time are in line afterwards.
+fn at_once<F: Future>(tries: &mut FuturesUnordered<F>) -> Vec<F::Output> {
+    let rounds = 2 * tries.len() + 2;
+    (0..rounds)
+        .filter_map(|_| tries.next().now_or_never().flatten())
+        .collect()
+}
+
 #[tokio::test]
-async fn more_than_may_wait_are_told_to_come_again() {
+async fn more_than_may_wait_are_told_to_come_again_at_once() {
     let store = Store::with_ada().await;
-    let tries = (0..600).map(|n| {
+    let held = store.hold_the_turn().await;
+    let tries = (0..2 * WAITING).map(|n| {
         let store = &store;
         async move { store.try_as(&format!("name{n}"), "x").await }
     });
-    let mut tries: Vec<_> = tries.map(Box::pin).collect();
-    // Each is polled once, in order, so that all ask before any is done.
-    let mut busy = 0;
-    for one in &mut tries {
-        if let std::task::Poll::Ready(answer) = futures::poll!(one) {
-            assert_eq!(answer, Err(SignInError::Busy));
-            busy += 1;
-        }
-    }
-    assert_eq!(busy, 600 - 257, "one under way and 256 waiting");
-    drop(tries);
+    let told = at_once(&mut tries.collect());
+    assert_eq!(told, vec![Err(SignInError::Crowded); WAITING]);
+    assert_eq!(store.auth.counts().busy.load(Relaxed), WAITING as u64);
+    drop(held);
     store.try_as("ada", "right").await.unwrap();
+    let view = store.catalog.view();
+    assert!((0..2 * WAITING).all(|n| view.wrong_passwords(&format!("name{n}")).is_none()));
+}
+
+/// Five hundred wrong passwords at once kept everybody else waiting behind them, or turned them away.
+#[tokio::test]
+async fn a_flood_of_wrong_passwords_waits_behind_itself() {
+    let store = Store::with_ada().await;
+    for name in ["bob", "eve"] {
+        let define = Command::DefineUser {
+            name: name.into(),
+            if_not_exists: false,
+            only_first: false,
+            scope: ScopeName::Store,
+            role: Role::Viewer,
+            hash: store.auth.hash(b"right").await.unwrap(),
+        };
+        store.catalog.propose(define).await.unwrap();
+    }
+    let (flood, elsewhere) = (from("10.0.0.1"), from("10.0.0.2"));
+    // Ada signed in from where the flood comes from.
+    store.auth.sign_in("ada", b"right", &flood).await.unwrap();
+    let held = store.hold_the_turn().await;
+    let sign_in = |name: String, password: &'static str, origin: Origin| {
+        let auth = &store.auth;
+        async move {
+            let outcome = auth.sign_in(&name, password.as_bytes(), &origin).await;
+            (name, outcome)
+        }
+    };
+    let mut all: FuturesUnordered<_> = (0..WAITING)
+        .map(|n| sign_in(format!("guess{n}"), "wrong", flood))
+        .collect();
+    assert_eq!(at_once(&mut all), []);
+    all.push(sign_in("ada".into(), "right", flood));
+    all.push(sign_in("bob".into(), "right", elsewhere));
+    all.push(sign_in("eve".into(), "right", flood));
+    let told = at_once(&mut all);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told.iter()
+            .all(|(name, outcome)| name.starts_with("guess") && *outcome == Err(SignInError::Crowded))
+    );
+    drop(held);
+    let answers: Vec<_> = all.collect().await;
+    for good in ["ada", "bob", "eve"] {
+        let at = answers.iter().position(|(name, _)| name == good).unwrap();
+        assert!(answers[at].1.is_ok(), "{good}: {:?}", answers[at].1);
+        assert!(at < 12, "{good} came after {at} others");
+    }
+    let refused = answers
+        .iter()
+        .filter(|(_, outcome)| *outcome == Err(SignInError::Refused));
+    assert_eq!(refused.count(), WAITING - 2, "the flood has its turns, too");
+}
+
+/// A client that signs in again (KIP-368) must not lose its connection to strangers.
+#[tokio::test]
+async fn who_signs_in_again_does_not_wait_with_strangers() {
+    let store = Store::with_ada().await;
+    let held = store.hold_the_turn().await;
+    let strangers = (0..WAITING).map(|n| {
+        let store = &store;
+        async move { store.try_as(&format!("name{n}"), "x").await }
+    });
+    let mut strangers: FuturesUnordered<_> = strangers.collect();
+    assert_eq!(at_once(&mut strangers), []);
+    let again = store.auth.sign_in_again("ada", b"right", &ORIGIN);
+    let mut again: FuturesUnordered<_> = [again].into_iter().collect();
+    assert_eq!(at_once(&mut again), []);
+    assert_eq!(at_once(&mut strangers), [], "its room is not theirs");
+    drop(held);
+    // Nobody else is polled: the turn is its own.
+    assert!(again.next().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_password_with_a_nul_is_refused_as_no_kafka_client_could_send_it() {
+    let store = Store::new().await;
+    assert_eq!(store.auth.hash(b"a\0b").await, Err(HashError::Nul));
+    assert!(HashError::Nul.to_string().contains("NUL"));
 }
 
 #[tokio::test]

@@ -130,7 +130,9 @@ fn refusal(error: &SignInError) -> Response {
     let sentence = error.to_string();
     let mut response = match error {
         SignInError::Refused => return unauthenticated(&sentence),
-        SignInError::Throttled { .. } => answer::failure(StatusCode::TOO_MANY_REQUESTS, &sentence, "throttled"),
+        SignInError::Throttled { .. } | SignInError::Crowded => {
+            answer::failure(StatusCode::TOO_MANY_REQUESTS, &sentence, "throttled")
+        }
         SignInError::Busy | SignInError::Unavailable(_) => {
             answer::failure(StatusCode::SERVICE_UNAVAILABLE, &sentence, "unavailable")
         }

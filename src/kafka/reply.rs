@@ -50,12 +50,9 @@ pub(crate) enum Refusal {
     /// A mechanism other than PLAIN.
     #[error("a client wants to sign in otherwise than by SASL PLAIN")]
     Mechanism,
-    /// The password is wrong, or must wait.
+    /// The password is wrong, must wait, or could not be looked at now.
     #[error("a sign-in was refused")]
     SignInRefused,
-    /// Too many sign in at once, or the store does not answer: to be tried again on a new connection.
-    #[error("a sign-in could not be checked now")]
-    SignInUnavailable,
     /// Behind a request that ended the connection.
     #[error("the connection is signed out")]
     SignedOut,

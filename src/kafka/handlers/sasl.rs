@@ -63,24 +63,29 @@ pub(crate) async fn token(call: &Call, token: Bytes) -> Result<Answer, Refusal> 
     }
 }
 
-/// How long the sign-in lasts in milliseconds, or the sentence that refuses it. Where the store could not look, the
-/// connection closes without a word, so that the client tries again instead of giving up.
+/// How long the sign-in lasts in milliseconds, or the sentence that refuses it; it also says where the store could not look,
+/// and that the client should come again.
 async fn check(call: &Call, token: Bytes) -> Result<Result<i64, String>, Refusal> {
     let sign_in = &call.peer.sign_in;
+    // Who guesses waits for each answer (Kafka's connection.failed.authentication.delay.ms); who was not looked at has
+    // waited, or is one too many to be kept.
+    let mut guessed = true;
     let outcome = match plain::parse(&token) {
         Err(bad) => Err(bad.to_string()),
         // An open store has nobody to ask; who signs in is as anonymous as who does not.
         Ok(_) if call.view().is_open() => Ok(Who::Anonymous),
         Ok(plain) => {
             let origin = call.peer.origin();
-            match call.shared.auth.sign_in(plain.name, plain.password, &origin).await {
-                Ok(user) => Ok(Who::User(user)),
-                Err(error @ (SignInError::Refused | SignInError::Throttled { .. })) => Err(error.to_string()),
-                Err(SignInError::Busy | SignInError::Unavailable(_)) => {
-                    sign_in.failed();
-                    return Err(Refusal::SignInUnavailable);
-                }
-            }
+            let auth = &call.shared.auth;
+            let again = matches!(sign_in.who(), Who::User(user) if &*user.name == plain.name);
+            let signed_in = match again {
+                true => auth.sign_in_again(plain.name, plain.password, &origin).await,
+                false => auth.sign_in(plain.name, plain.password, &origin).await,
+            };
+            signed_in.map(Who::User).map_err(|error| {
+                guessed = matches!(error, SignInError::Refused | SignInError::Throttled { .. });
+                error.to_string()
+            })
         }
     };
     drop(token);
@@ -94,10 +99,11 @@ async fn check(call: &Call, token: Bytes) -> Result<Result<i64, String>, Refusal
     }
     if outcome.is_err() {
         sign_in.failed();
-        // Kafka's connection.failed.authentication.delay.ms: whoever guesses waits for each answer.
-        tokio::select! {
-            () = tokio::time::sleep(call.shared.config.refusal_pause) => {}
-            () = call.shared.stopping.cancelled() => {}
+        if guessed {
+            tokio::select! {
+                () = tokio::time::sleep(call.shared.config.refusal_pause) => {}
+                () = call.shared.stopping.cancelled() => {}
+            }
         }
     }
     Ok(outcome)

@@ -12,7 +12,7 @@ impl From<HashError> for ErrorKind {
     fn from(error: HashError) -> Self {
         match error {
             HashError::Busy => Self::Unavailable(error.to_string()),
-            HashError::TooLong => Self::InvalidValue(error.to_string()),
+            HashError::TooLong | HashError::Nul => Self::InvalidValue(error.to_string()),
             HashError::Failed => Self::Internal(error.to_string()),
         }
     }

@@ -504,6 +504,16 @@ async fn a_password_is_its_users_to_change_and_ends_what_was_signed_in_before() 
     assert_eq!(sign_in("first").await, Err(SignInError::Refused));
     let ada = Who::User(sign_in("second").await.unwrap());
     for script in [
+        "ALTER USER ada SET PASSWORD 'a\\0b'",
+        "DEFINE USER eve ROLE viewer PASSWORD 'a\\0b'",
+    ] {
+        let refused = store.refused("root", script).await;
+        assert!(
+            matches!(&refused, ErrorKind::InvalidValue(why) if why.contains("NUL")),
+            "{refused:?}"
+        );
+    }
+    for script in [
         "ALTER USER ada SET ROLE owner",
         "ALTER USER root SET PASSWORD 'x'",
         "DROP USER ada",
