@@ -269,6 +269,11 @@ fn offset_fetch(wire: &mut Wire, of: &str, name: &str) -> i16 {
 }
 
 fn join(wire: &mut Wire, of: &str, name: &str) -> i16 {
+    let answer: Option<JoinGroupResponse> = wire.ask(ApiKey::JoinGroup, 3, &join_request(of, name, ""));
+    answer.map_or(CLOSED, |a| a.error_code)
+}
+
+fn join_request(of: &str, name: &str, member: &str) -> JoinGroupRequest {
     let mut subscription = vec![0, 1, 0, 0, 0, 1];
     subscription.extend((name.len() as i16).to_be_bytes());
     subscription.extend(name.as_bytes());
@@ -276,14 +281,13 @@ fn join(wire: &mut Wire, of: &str, name: &str) -> i16 {
     let protocol = JoinGroupRequestProtocol::default()
         .with_name(text("range"))
         .with_metadata(subscription.into());
-    let request = JoinGroupRequest::default()
+    JoinGroupRequest::default()
         .with_group_id(group(of))
-        .with_session_timeout_ms(30_000)
-        .with_rebalance_timeout_ms(30_000)
+        .with_member_id(text(member))
+        .with_session_timeout_ms(300_000)
+        .with_rebalance_timeout_ms(300_000)
         .with_protocol_type(text("consumer"))
-        .with_protocols(vec![protocol]);
-    let answer: Option<JoinGroupResponse> = wire.ask(ApiKey::JoinGroup, 3, &request);
-    answer.map_or(CLOSED, |a| a.error_code)
+        .with_protocols(vec![protocol])
 }
 
 fn create_topic(wire: &mut Wire, name: &str) -> i16 {
@@ -845,6 +849,68 @@ fn to_other_tenants_a_topic_that_is_there_looks_like_one_that_is_not() {
     assert_eq!(list_offsets(&mut viewer, "shop.orders.missing"), 3);
     assert_eq!(list_offsets(&mut viewer, "shop.missing.missing"), 3);
     assert_eq!(list_offsets(&mut viewer, "missing.orders.orders"), 29);
+}
+
+/// They were answered as if nothing had happened.
+#[test]
+fn a_join_and_a_sync_that_wait_are_judged_again_when_they_are_answered() {
+    let mut node = Node::start();
+    node.own("USE NAMESPACE bank DATABASE accounts; GRANT read ON accounts TO reader");
+    let (mut owner, mut reader) = (node.wire(Owner), node.wire(Reader));
+    let rights = |node: &Node, how: &str| {
+        node.own(&format!("USE NAMESPACE shop DATABASE orders; {how} reader"));
+    };
+    let asked = join_request("parked", TOPIC, "");
+    let first: JoinGroupResponse = owner.call(ApiKey::JoinGroup, 3, &asked);
+    assert_eq!(first.error_code, 0);
+    let heartbeat = |owner: &mut Wire, generation: i32| -> i16 {
+        let request = HeartbeatRequest::default()
+            .with_group_id(group("parked"))
+            .with_member_id(first.member_id.clone())
+            .with_generation_id(generation);
+        let answer: HeartbeatResponse = owner.call(ApiKey::Heartbeat, 3, &request);
+        answer.error_code
+    };
+    let again = join_request("parked", TOPIC, &first.member_id);
+
+    // The reader's join waits for the owner's.
+    let waits = reader.send(ApiKey::JoinGroup, 3, &asked);
+    let start = std::time::Instant::now();
+    while heartbeat(&mut owner, first.generation_id) != 27 {
+        assert!(start.elapsed() < crate::process::PATIENCE);
+    }
+    rights(&node, "REVOKE read ON orders FROM");
+    let second: JoinGroupResponse = owner.call(ApiKey::JoinGroup, 3, &again);
+    assert_eq!((second.error_code, second.members.len()), (0, 2));
+    let refused: JoinGroupResponse = reader.receive(ApiKey::JoinGroup, 3, waits);
+    assert_eq!((refused.error_code, refused.members.len()), (30, 0));
+
+    // Its sync waits for the leader's.
+    rights(&node, "GRANT read ON orders TO");
+    let member = second.members.iter().find(|m| m.member_id != first.member_id);
+    let member = member.expect("the reader").member_id.clone();
+    let sync = |member: &StrBytes, assigned: &[&StrBytes]| {
+        let assigned = assigned.iter().map(|member| {
+            sync_group_request::SyncGroupRequestAssignment::default()
+                .with_member_id((*member).clone())
+                .with_assignment(Bytes::from_static(b"share"))
+        });
+        SyncGroupRequest::default()
+            .with_group_id(group("parked"))
+            .with_member_id(member.clone())
+            .with_generation_id(second.generation_id)
+            .with_assignments(assigned.collect())
+    };
+    let waits = reader.send(ApiKey::SyncGroup, 3, &sync(&member, &[]));
+    rights(&node, "REVOKE read ON orders FROM");
+    let leads: SyncGroupResponse = owner.call(
+        ApiKey::SyncGroup,
+        3,
+        &sync(&first.member_id, &[&member, &first.member_id]),
+    );
+    assert_eq!((leads.error_code, &leads.assignment[..]), (0, &b"share"[..]));
+    let refused: SyncGroupResponse = reader.receive(ApiKey::SyncGroup, 3, waits);
+    assert_eq!((refused.error_code, refused.assignment.len()), (30, 0));
 }
 
 #[test]

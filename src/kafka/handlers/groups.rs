@@ -101,6 +101,15 @@ fn own(call: &Call, group: &str) -> Result<Address, Refusal> {
     address(call, &access, Action::Read, group, []).map_err(|_| refused)
 }
 
+/// Fails where the caller, who waited for this answer, has lost its right to it meanwhile. It stays in the group until its
+/// session times out, as its heartbeats are refused, too.
+fn still(call: &Call, group: &str, answered: Option<Refusal>) -> Result<(), Refusal> {
+    match answered {
+        Some(_) => Ok(()),
+        None => own(call, group).map(drop),
+    }
+}
+
 /// Text of a request, copied: a slice would keep the whole frame in memory as long as the group lives.
 fn text(text: &StrBytes) -> Arc<str> {
     Arc::from(text.as_str())
@@ -220,9 +229,16 @@ pub(crate) async fn join_group(call: &Call, request: JoinGroupRequest) -> JoinGr
         address(call, &access, Action::Read, &request.group_id, subscribed)
     };
     drop(request);
+    let member = join.member_id.clone();
     let answer = match address {
-        Ok(address) => call.shared.groups.join(&address, join).await,
-        Err(_) => JoinAnswer::refused(call.refused.unwrap_or(Refusal::NotAuthorized), join.member_id),
+        Ok(address) => {
+            let answer = call.shared.groups.join(&address, join).await;
+            match still(call, &address.group, answer.error) {
+                Ok(()) => answer,
+                Err(refusal) => JoinAnswer::refused(refusal, member),
+            }
+        }
+        Err(_) => JoinAnswer::refused(call.refused.unwrap_or(Refusal::NotAuthorized), member),
     };
     let protocol = match (&answer.protocol, call.version) {
         (None, ..=6) => Some(StrBytes::default()),
@@ -266,7 +282,13 @@ pub(crate) async fn sync_group(call: &Call, request: SyncGroupRequest) -> SyncGr
     };
     drop(request);
     let answer = match address {
-        Ok(address) => call.shared.groups.sync(&address, sync).await,
+        Ok(address) => {
+            let answer = call.shared.groups.sync(&address, sync).await;
+            match still(call, &address.group, answer.error) {
+                Ok(()) => answer,
+                Err(refusal) => SyncAnswer::refused(refusal),
+            }
+        }
         Err(refusal) => SyncAnswer::refused(refusal),
     };
     SyncGroupResponse::default()
