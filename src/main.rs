@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn issue_certificates(certs: &Certs) -> ExitCode {
-    match issue::issue(&certs.dir, &certs.nodes) {
+    match issue::issue(&certs.dir, &certs.nodes, certs.renew) {
         Ok(written) => {
             written.iter().for_each(|path| println!("{}", path.display()));
             ExitCode::SUCCESS

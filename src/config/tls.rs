@@ -23,7 +23,7 @@ pub struct Tls {
 /// Make a development authority in DIR, and certificates of nodes by it.
 ///
 /// Writes ca.pem and ca.key where there are none, and NAME.pem and NAME.key for each node, good for its name, localhost,
-/// 127.0.0.1 and ::1. Clients and other nodes trust ca.pem. Keep ca.key away from nodes; for more than trying out, use the
+/// 127.0.0.1 and ::1. What a node has already is replaced only with --renew. Clients and other nodes trust ca.pem. Keep ca.key away from nodes; for more than trying out, use the
 /// authority you have.
 #[derive(Clone, Debug, Args)]
 pub struct Certs {
@@ -34,4 +34,8 @@ pub struct Certs {
     /// Names of nodes, as clients and other nodes reach them: host names or IP addresses.
     #[arg(long = "node", value_name = "NAME", num_args = 1.., required = true)]
     pub nodes: Vec<String>,
+
+    /// Replace keys and certificates that nodes have already; the authority stays.
+    #[arg(long)]
+    pub renew: bool,
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/ca.pem  DIR/ca.key        the authority; one that is there is used again
-//!   DIR/NAME.pem  DIR/NAME.key    a node's pair, for serving clients and for other nodes alike; made anew each time
+//!   DIR/NAME.pem  DIR/NAME.key    a node's pair, for serving clients and for other nodes alike
 //! ```
 
 use super::certificates::{CertificateError, chain, read_file};
@@ -43,6 +43,9 @@ pub enum IssueError {
         /// The file that isn't.
         missing: PathBuf,
     },
+    /// A node's key or certificate is there already, perhaps in use.
+    #[error("{} is there already: --renew replaces a node's key and certificate", .0.display())]
+    There(PathBuf),
     /// The authority can't be read.
     #[error(transparent)]
     Authority(#[from] CertificateError),
@@ -67,16 +70,22 @@ pub enum IssueError {
     Library(#[from] rcgen::Error),
 }
 
-/// Makes sure of an authority in `folder` and issues a certificate to each node. Answers the files written.
+/// Makes sure of an authority in `folder` and issues a certificate to each node. Answers the files written. Keys and
+/// certificates that nodes have already are replaced where `renew` says so; else nothing at all is written.
 ///
 /// A certificate is good for its node's name, `localhost`, 127.0.0.1 and ::1, on either end of a connection. Keys are
 /// readable by their owner alone.
 ///
 /// # Errors
-/// What was written before stays.
-pub fn issue(folder: &Path, nodes: &[String]) -> Result<Vec<PathBuf>, IssueError> {
+/// What was written before a file could not be written stays.
+pub fn issue(folder: &Path, nodes: &[String], renew: bool) -> Result<Vec<PathBuf>, IssueError> {
     for node in nodes {
         check_name(node)?;
+    }
+    let pair = |node: &String| [format!("{node}.key"), format!("{node}.pem")];
+    let mut there = nodes.iter().flat_map(pair).map(|file| folder.join(file));
+    if let Some(there) = there.find(|path| !renew && fs::symlink_metadata(path).is_ok()) {
+        return Err(IssueError::There(there));
     }
     fs::create_dir_all(folder).map_err(|error| IssueError::Write {
         path: folder.to_owned(),

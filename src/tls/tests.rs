@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion
 fn issued(nodes: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
-    issue::issue(dir.path(), &nodes).unwrap();
+    issue::issue(dir.path(), &nodes, false).unwrap();
     dir
 }
 
@@ -177,7 +177,7 @@ fn an_authority_that_is_there_is_used_again_and_keys_are_private() {
     let dir = issued(&["a"]);
     let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
     let (authority, first) = (read("ca.pem"), read("a.pem"));
-    let written = issue::issue(dir.path(), &["a".to_owned(), "10.0.0.7".to_owned()]).unwrap();
+    let written = issue::issue(dir.path(), &["a".to_owned(), "10.0.0.7".to_owned()], true).unwrap();
     assert_eq!(written.len(), 4);
     assert_eq!(read("ca.pem"), authority);
     assert_ne!(read("a.pem"), first);
@@ -187,17 +187,36 @@ fn an_authority_that_is_there_is_used_again_and_keys_are_private() {
     }
 }
 
+/// A second run with one name more made new keys for the nodes that were running with theirs.
+#[test]
+fn keys_that_are_there_are_not_written_over_unasked() {
+    let dir = issued(&["a"]);
+    let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
+    let (key, certificate) = (read("a.key"), read("a.pem"));
+    let both = ["b".to_owned(), "a".to_owned()];
+    let refused = issue::issue(dir.path(), &both, false).unwrap_err();
+    assert!(matches!(refused, issue::IssueError::There(_)), "{refused}");
+    assert!(refused.to_string().contains("--renew"), "{refused}");
+    assert_eq!((read("a.key"), read("a.pem")), (key.clone(), certificate));
+    assert!(!dir.path().join("b.key").exists(), "nothing is written by halves");
+    // A certificate alone, as where keys are kept elsewhere, is somebody's, too.
+    fs::remove_file(dir.path().join("a.key")).unwrap();
+    issue::issue(dir.path(), &both, false).unwrap_err();
+    issue::issue(dir.path(), &both, true).unwrap();
+    assert_ne!(read("a.key"), key);
+}
+
 #[test]
 fn wrong_names_and_foreign_authorities_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["", "a/b", "..", "ca", "CA", "a b", "-"] {
-        assert!(issue::issue(dir.path(), &[name.to_owned()]).is_err(), "{name:?}");
+        assert!(issue::issue(dir.path(), &[name.to_owned()], false).is_err(), "{name:?}");
     }
     let (one, other) = (issued(&[]), issued(&[]));
     fs::copy(one.path().join("ca.key"), other.path().join("ca.key")).unwrap();
-    let refused = issue::issue(other.path(), &["a".to_owned()]).unwrap_err();
+    let refused = issue::issue(other.path(), &["a".to_owned()], false).unwrap_err();
     assert!(matches!(refused, issue::IssueError::Foreign { .. }), "{refused}");
     fs::remove_file(other.path().join("ca.key")).unwrap();
-    let refused = issue::issue(other.path(), &["a".to_owned()]).unwrap_err();
+    let refused = issue::issue(other.path(), &["a".to_owned()], false).unwrap_err();
     assert!(matches!(refused, issue::IssueError::Half { .. }), "{refused}");
 }

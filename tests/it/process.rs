@@ -320,7 +320,7 @@ impl Certificates {
         self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// Issues a certificate by the same authority.
+    /// Issues a certificate by the same authority, in place of one that is there.
     pub fn issue(&self, node: &str) {
         issue(self.dir.path(), node);
     }
@@ -357,7 +357,7 @@ impl Certificates {
 
 fn issue(dir: &Path, node: &str) {
     let folder = dir.to_str().expect("UTF-8");
-    let (status, _, error) = run(&["certs", folder, "--node", node], dir);
+    let (status, _, error) = run(&["certs", folder, "--renew", "--node", node], dir);
     assert_eq!(status, Some(0), "{error}");
 }
 
