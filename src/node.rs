@@ -16,7 +16,7 @@ mod peering;
 mod ranges;
 
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
-use crate::broker::{Broker, BrokerConfig, BrokerParts, admit, log_checkpoints};
+use crate::broker::{Broker, BrokerConfig, BrokerParts, Live, admit, log_checkpoints};
 use crate::config::{Config, Validate};
 use crate::descriptors;
 use crate::groups::{Coordinator, GroupConfig};
@@ -37,6 +37,7 @@ use cluster::raft::{HostConfig, RangeHost, Start};
 use cluster::range::Range;
 use cluster::routes::{Followed, Routes};
 use peering::{Among, Peering, Port};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,6 +113,13 @@ impl Node {
             admit: admit(&logs),
         });
         catalog.reach_by(&forward);
+        let live: Live = match &peering {
+            Some(peering) => {
+                let membership = peering.membership.clone();
+                Arc::new(move || membership.live())
+            }
+            None => Arc::new(BTreeSet::new),
+        };
         let broker = Broker::start(BrokerParts {
             node: id,
             catalog: catalog.clone(),
@@ -119,6 +127,7 @@ impl Node {
             forward,
             logs: logs.clone(),
             meta,
+            live,
             config: BrokerConfig {
                 retention_interval: config.storage.retention_check(),
                 in_flight_bytes: config.limits.max_inflight_bytes as usize,

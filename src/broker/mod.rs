@@ -23,6 +23,7 @@ mod append;
 mod carried;
 mod checkpoint;
 mod command;
+mod declared;
 mod encoding;
 mod fetch;
 mod look;
@@ -60,6 +61,7 @@ use wakeups::Wakeups;
 
 pub use carried::{FetchAsked, FetchElsewhere, Heard, Lost};
 pub use checkpoint::log_checkpoints;
+pub use declared::{Declared, Live};
 pub use fetch::{FetchFrom, Fetched};
 pub use look::{Look, LookInto, Looked};
 pub use machine::PartitionMachine;
@@ -259,6 +261,8 @@ pub struct BrokerParts {
     pub logs: Arc<Logs>,
     /// The metadata store.
     pub meta: Arc<MetaStore>,
+    /// Who of the others should know a declaration before it is answered.
+    pub live: Live,
     /// Bounds and times.
     pub config: BrokerConfig,
 }
@@ -276,6 +280,7 @@ pub struct Broker {
     ranges: Ranges,
     routes: Routes,
     forward: Forward,
+    live: Live,
     wakeups: Arc<Wakeups>,
     metrics: Arc<Metrics>,
     budget: Arc<Semaphore>,
@@ -295,6 +300,7 @@ impl Broker {
         let broker = Arc::new(Self {
             routes: parts.routes,
             forward: parts.forward,
+            live: parts.live,
             node: parts.node,
             catalog: parts.catalog,
             health: parts.logs.health(),

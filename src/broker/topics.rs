@@ -70,17 +70,19 @@ impl Broker {
 
     /// Drops a topic: the catalog row first, then its data and positions in the ranges. A range that can't be reached (or
     /// is led elsewhere) is told later by its leader, also after a crash.
+    /// Answers when no member in reach knows the topic any more.
     pub async fn drop_topic(&self, topic: Arc<Topic>) -> Result<(), CatalogFailure> {
         let home = self.catalog.view().namespace_by_id(topic.namespace).map(|n| n.home);
         let command = cluster::catalog::Command::DropTopic { topic: topic.id };
         // The row as it was last: the caller's may have fewer partitions.
-        let last = match self.catalog.propose(command).await? {
+        let (reply, declared) = self.declare_here(command).await?;
+        let last = match reply {
             Reply::Topic(last) => last,
             _ => topic,
         };
         let ranges: BTreeSet<RangeId> = last.partitions.iter().copied().chain(home).collect();
         let drops = ranges.into_iter().map(|range| self.drop_in_range(range, last.id));
-        futures::future::join_all(drops).await;
+        tokio::join!(futures::future::join_all(drops), self.everywhere(declared));
         Ok(())
     }
 

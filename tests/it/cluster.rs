@@ -1,6 +1,12 @@
 //! Members of one store: real processes, formed by TessariQL alone.
 
+use crate::kafka_wire::{batch, create, produce};
 use crate::process::{PATIENCE, Process, free_port};
+use crate::wire::Wire;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+use kafka_protocol::messages::{ApiKey, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::protocol::StrBytes;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::path::Path;
 use std::time::Instant;
@@ -224,6 +230,63 @@ fn three_nodes_become_one_store_by_rows_alone_and_outlive_one_of_them() {
     cluster.wait_for("it leads its share again", &[0, 1, 2], topic, |told| {
         Cluster::leaders(told).contains(&node_id(0))
     });
+}
+
+/// A client that created a topic at one member found it missing, or without leaders, at the next.
+#[test]
+fn a_topic_created_at_one_member_takes_records_at_any_other_at_once() {
+    let cluster = Cluster::form(3);
+    cluster.nodes[0].script(
+        "DEFINE NAMESPACE shop; USE NAMESPACE shop; DEFINE DATABASE orders; USE DATABASE orders; DEFINE TOPIC t",
+    );
+    // The namespace's ranges are there, and each is led where it is to stay.
+    let topic = "USE NAMESPACE shop DATABASE orders; INFO FOR TOPIC t";
+    cluster.wait_for("the first topic is led", &[0, 1, 2], topic, |told| {
+        told.contains("leader: '")
+    });
+    let mut wires: Vec<Wire> = cluster.nodes.iter().map(|node| Wire::connect(node.kafka)).collect();
+    for round in 0..9 {
+        let (at, name) = (round % 3, format!("topic_{round}"));
+        create(&mut wires[at], &name, 4, &[]);
+        let full = format!("shop.orders.{name}");
+        for other in [(at + 1) % 3, (at + 2) % 3] {
+            let before = led(&mut wires[other], &full);
+            let batches: Vec<_> = (0..4).map(|partition| (partition, batch(1))).collect();
+            let answers = produce(&mut wires[other], &full, &batches);
+            // What a leader that was lost meanwhile refuses is another matter.
+            if led(&mut wires[other], &full) == before {
+                assert!(before.iter().all(|(leader, _)| *leader > 0), "{before:?}");
+                let codes: Vec<i16> = answers.iter().map(|answer| answer.error_code).collect();
+                assert_eq!(codes, [0; 4], "created at {at}, produced at {other}");
+            }
+        }
+        let gone = cluster.nodes[at].try_script(&format!("USE NAMESPACE shop DATABASE orders; DROP TOPIC {name}"));
+        assert_eq!(gone.0, 200, "{gone:?}");
+        for wire in &mut wires {
+            assert_eq!(metadata(wire, &full).error_code, 3);
+        }
+    }
+}
+
+fn metadata(wire: &mut Wire, topic: &str) -> MetadataResponseTopic {
+    let name = TopicName(StrBytes::from_string(topic.to_owned()));
+    let asked = MetadataRequestTopic::default().with_name(Some(name));
+    let request = MetadataRequest::default().with_topics(Some(vec![asked]));
+    let mut answer: MetadataResponse = wire.call(ApiKey::Metadata, 12, &request);
+    answer.topics.remove(0)
+}
+
+/// Leader and epoch of each partition.
+fn led(wire: &mut Wire, topic: &str) -> Vec<(i32, i32)> {
+    let topic = metadata(wire, topic);
+    assert_eq!((topic.error_code, topic.partitions.len()), (0, 4));
+    let mut led: Vec<_> = topic
+        .partitions
+        .iter()
+        .map(|p| (p.partition_index, p.leader_id.0, p.leader_epoch))
+        .collect();
+    led.sort_unstable();
+    led.into_iter().map(|(_, leader, epoch)| (leader, epoch)).collect()
 }
 
 #[test]

@@ -19,6 +19,11 @@ const LEADER: Duration = Duration::from_secs(5);
 /// How long a declaration that is applied at the leader waits until it is here too.
 const HERE: Duration = Duration::from_secs(5);
 
+/// The node's catalog is no longer kept up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node stops")]
+pub struct Stopped;
+
 /// A handle to the catalog. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
@@ -70,6 +75,11 @@ impl Catalog {
     /// Declares. When this answers, [`Catalog::view`] has it (or, where this node is that far behind the leader, will
     /// have it).
     pub async fn propose(&self, command: Command) -> Result<Reply, CatalogFailure> {
+        self.propose_at(command).await.map(|(_, reply)| reply)
+    }
+
+    /// The same, with the command's place in the catalog's log.
+    pub async fn propose_at(&self, command: Command) -> Result<(u64, Reply), CatalogFailure> {
         let head = serde_json::to_vec(&command)
             .map_err(|e| super::error::CatalogError::InvalidValue(format!("cannot be encoded: {e}")))?;
         let Applied { index, answer } = match self.forward.load().upgrade() {
@@ -79,13 +89,18 @@ impl Catalog {
             }
             None => self.range.submit_indexed(Payload::head(head)).await?.await?,
         };
-        let mut applied = self.shared.applied.subscribe();
-        let here = async { applied.wait_for(|applied| *applied >= index).await.is_ok() };
-        if timeout(HERE, here).await.is_err() {
+        if timeout(HERE, self.has(index)).await.is_err() {
             tracing::warn!(index, "this node is behind with the catalog");
         }
         let outcome: Outcome = serde_json::from_slice(&answer)
             .map_err(|_| ProposeError::Unknown("the catalog's answer cannot be read"))?;
-        Ok(outcome?)
+        Ok((index, outcome?))
+    }
+
+    /// Resolves once [`Catalog::view`] has what lies at `index` of the catalog's log; an error when this node stops first.
+    pub async fn has(&self, index: u64) -> Result<(), Stopped> {
+        let mut applied = self.shared.applied.subscribe();
+        let has = applied.wait_for(|applied| *applied >= index).await;
+        has.map(drop).map_err(|_| Stopped)
     }
 }

@@ -19,7 +19,7 @@ mod users;
 
 pub use command::{Asker, Command, Reply, ScopeName, TopicChange, TopicSpec, UserChange, UserRef};
 pub use error::{CatalogError, CatalogFailure, Kind};
-pub use handle::{Catalog, CatalogSource};
+pub use handle::{Catalog, CatalogSource, Stopped};
 pub use machine::CatalogMachine;
 pub use model::{
     Acknowledge, Database, Namespace, PasswordHash, Privileges, RangeRow, Role, Scope, Topic, User, WrongPasswords,

@@ -10,6 +10,7 @@
 //!   4 Positions    namespace u32 | reader str
 //!   5 Readers      namespace u32
 //!   6 PositionsIn  namespace u32 | topic u64
+//!   7 Declared     index u64 | count u32 | count x topic u64
 //! ```
 //!
 //! All numbers are big-endian; `partition` and `str` are those of `encoding.rs`.
@@ -31,13 +32,14 @@ const RUN: u8 = 3;
 const POSITIONS: u8 = 4;
 const READERS: u8 = 5;
 const POSITIONS_IN: u8 = 6;
+const DECLARED: u8 = 7;
 
 const FETCH_PART_LEN: usize = PARTITION_LEN + 8 + 4 + 4 + 4;
 const LOOK_LEN: usize = PARTITION_LEN + 1 + 8;
 
 /// A fetch of partitions that the other member leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FetchQuestion {
+pub(in crate::broker) struct FetchQuestion {
     /// How long to wait for `min_bytes`, milliseconds.
     pub wait_ms: u32,
     pub min_bytes: u64,
@@ -50,7 +52,7 @@ pub(super) struct FetchQuestion {
 
 /// A question to another member's broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub(in crate::broker) enum Question {
     Fetch(FetchQuestion),
     Look(Vec<(PartitionId, Look)>),
     /// Stored batches with the time each was appended.
@@ -68,6 +70,12 @@ pub(super) enum Question {
     Readers(NamespaceId),
     /// All readers' positions in a topic.
     PositionsIn(NamespaceId, TopicId),
+    /// Whether the member comes to know this of the catalog in the time that the asker waits, and who leads these topics'
+    /// partitions. The answer is a byte: 1, or 0.
+    Declared {
+        index: u64,
+        topics: Vec<TopicId>,
+    },
 }
 
 impl Question {
@@ -130,6 +138,12 @@ impl Question {
                 out.put_u32(namespace.0);
                 out.put_u64(topic.0);
             }
+            Self::Declared { index, topics } => {
+                out.put_u8(DECLARED);
+                out.put_u64(*index);
+                put_count(&mut out, topics.len());
+                topics.iter().for_each(|topic| out.put_u64(topic.0));
+            }
         }
         out
     }
@@ -138,6 +152,7 @@ impl Question {
         match self {
             Self::Fetch(fetch) => fetch.parts.len(),
             Self::Look(looks) => looks.len(),
+            Self::Declared { topics, .. } => topics.len(),
             _ => 1,
         }
     }
@@ -164,6 +179,15 @@ impl Question {
             },
             READERS => Self::Readers(get_namespace(input)?),
             POSITIONS_IN => Self::PositionsIn(get_namespace(input)?, TopicId(input.try_get_u64()?)),
+            DECLARED => {
+                let index = input.try_get_u64()?;
+                let count = get_count(input, 8)?;
+                let topics = (0..count).map(|_| Ok(TopicId(input.try_get_u64()?)));
+                Self::Declared {
+                    index,
+                    topics: topics.collect::<Result<_, Malformed>>()?,
+                }
+            }
             _ => return Err(Malformed("a question of an unknown kind")),
         };
         finish(input)?;

@@ -3,6 +3,7 @@
 
 use super::answer::{self, Hint, NoRows, Row, Told};
 use super::question::{FetchQuestion, Question};
+use crate::broker::declared::Declared;
 use crate::broker::fetch::Fetched;
 use crate::broker::look::{Look, LookInto};
 use crate::broker::{AccessError, Broker, PositionError, Subscription};
@@ -12,6 +13,7 @@ use cluster::catalog::Topic;
 use cluster::forward::{Answers, NoAnswer};
 use cluster::ids::{NodeId, PartitionId};
 use cluster::range::ProposeError;
+use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::VecDeque;
 use std::io;
@@ -41,6 +43,10 @@ impl Answers for Reads {
                 Some((part, polled))
             })
             .boxed(),
+            Ok(Question::Declared { index, topics }) => {
+                let known = async move { broker.knows(Declared { index, topics }, within).await };
+                stream::once(known.map(|known| Ok(vec![u8::from(known)].into()))).boxed()
+            }
             Ok(question) => stream::once(once(broker, question)).flatten().boxed(),
             Err(malformed) => no(malformed.to_string()),
         }
@@ -51,7 +57,7 @@ impl Answers for Reads {
 async fn once(broker: Arc<Broker>, question: Question) -> BoxStream<'static, Result<Bytes, NoAnswer>> {
     let pieces = match question {
         // Never here: `answer` takes it.
-        Question::Fetch(_) => Vec::new(),
+        Question::Fetch(_) | Question::Declared { .. } => Vec::new(),
         Question::Look(looks) => look(broker, looks).await,
         Question::Run {
             partition,

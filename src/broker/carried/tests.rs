@@ -336,6 +336,10 @@ fn question() -> impl Strategy<Value = Question> {
         }),
         any::<u32>().prop_map(|namespace| Question::Readers(NamespaceId(namespace))),
         (any::<u32>(), any::<u64>()).prop_map(|(n, t)| Question::PositionsIn(NamespaceId(n), cluster::ids::TopicId(t))),
+        (any::<u64>(), proptest::collection::vec(any::<u64>(), 0..4)).prop_map(|(index, topics)| Question::Declared {
+            index,
+            topics: topics.into_iter().map(cluster::ids::TopicId).collect(),
+        }),
     ]
 }
 

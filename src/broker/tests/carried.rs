@@ -4,7 +4,7 @@ use super::many::{Many, until};
 use super::store::{batch_of, content, partitions, to};
 use crate::broker::{AppendError, Broker, Position, PositionChange};
 use crate::record::{BatchBuilder, BatchHeader};
-use cluster::catalog::Topic;
+use cluster::catalog::{Command, Reply, Topic};
 use cluster::ids::PartitionId;
 use cluster::range::ProposeError;
 use futures::future::join_all;
@@ -121,6 +121,63 @@ async fn producers_at_any_member_lose_and_double_nothing_while_leaders_change() 
     }
     assert_eq!(counts, all.len());
     assert_ne!(told[0].0, told[1].0, "producer ids are given once");
+}
+
+/// Members other than the one that answered were told of a topic later, and refused what clients then asked of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_declared_is_known_to_every_member_when_it_is_answered() {
+    let mut many = Many::new().await;
+    // The ranges are there.
+    let first = many.topic(1, "first", partitions(2)).await;
+    let define = |name: String| Command::DefineTopic {
+        namespace: "shop".into(),
+        database: "orders".into(),
+        name,
+        if_not_exists: false,
+        spec: partitions(8),
+        uuid: uuid::Uuid::new_v4(),
+        now_ms: 1,
+    };
+    for round in 0..10 {
+        for at in 1..=3u128 {
+            let declared = many.member(at).broker.declare(define(format!("t_{round}_{at}"))).await;
+            let Ok(Reply::Topic(topic)) = declared else {
+                panic!("{declared:?}")
+            };
+            for id in 1..=3 {
+                let table = many.member(id).broker.routes().table();
+                let known = table.state().topic_by_id(topic.id).expect("known");
+                let led = (0..known.partitions.len() as u32).filter(|p| table.partition(known, *p).is_some());
+                assert_eq!(led.count(), 8, "declared at {at}, asked at {id}");
+            }
+        }
+    }
+    many.member(3).broker.drop_topic(first.clone()).await.unwrap();
+    for id in 1..=3 {
+        assert!(
+            many.member(id).broker.catalog().view().topic_by_id(first.id).is_none(),
+            "{id}"
+        );
+    }
+    // One that is gone holds nobody up for good, though it is still taken for living.
+    many.stop(3).await;
+    let mut declared = Err(());
+    for n in 0..100 {
+        // The catalog may have to elect.
+        declared = many
+            .member(2)
+            .broker
+            .declare(define(format!("after_{n}")))
+            .await
+            .map_err(|_| ());
+        if declared.is_ok() {
+            break;
+        }
+    }
+    let Ok(Reply::Topic(topic)) = declared else {
+        panic!("nothing is declared by two of three")
+    };
+    assert!(many.member(1).broker.catalog().view().topic_by_id(topic.id).is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

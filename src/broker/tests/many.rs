@@ -97,6 +97,7 @@ impl Member {
             forward,
             logs,
             meta,
+            live: Arc::new(|| [1, 2, 3].map(NodeId).into()),
             config: store::config(),
         });
         Self {

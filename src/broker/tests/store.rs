@@ -12,6 +12,7 @@ use cluster::meta::MetaStore;
 use cluster::raft::{HostConfig, RangeHost, Start};
 use cluster::routes::{Followed, Routes};
 use cluster::wal::WalConfig;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +90,7 @@ impl Store {
             forward,
             logs: logs.clone(),
             meta,
+            live: Arc::new(BTreeSet::new),
             config,
         });
         Self {

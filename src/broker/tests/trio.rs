@@ -241,6 +241,7 @@ impl Member {
             forward,
             logs,
             meta,
+            live: Arc::new(|| (1..=MEMBERS).map(NodeId).collect()),
             config: super::store::config(),
         });
         Self {

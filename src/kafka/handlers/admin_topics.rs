@@ -1,6 +1,7 @@
 //! CreateTopics (19), DeleteTopics (20), CreatePartitions (37), DeleteRecords (21).
 
 use crate::auth::Action;
+use crate::broker::Declared;
 use crate::kafka::access::Access;
 use crate::kafka::call::{Call, now_ms};
 use crate::kafka::errors;
@@ -64,10 +65,19 @@ pub(crate) async fn create_topics(call: &Call, request: CreateTopicsRequest) -> 
                 )),
                 false => create(call, access, &topic, request.validate_only).await,
             };
-            created(call, topic.name, outcome)
+            (topic.name, outcome)
         }
     });
-    CreateTopicsResponse::default().with_topics(join_all(work).await)
+    let outcomes = join_all(work).await;
+    // A client may use a topic at any member as soon as it is told of it.
+    let declared = outcomes
+        .iter()
+        .flat_map(|(_, outcome)| outcome.as_ref().ok()?.declared.clone());
+    if let Some(declared) = declared.reduce(Declared::and) {
+        call.broker().everywhere(declared).await;
+    }
+    let topics = outcomes.into_iter().map(|(name, outcome)| created(call, name, outcome));
+    CreateTopicsResponse::default().with_topics(topics.collect())
 }
 
 /// What was, or would be, declared.
@@ -76,6 +86,8 @@ struct Created {
     partitions: usize,
     replicas: i16,
     settings: Settings,
+    /// What all members are to know of it; `None` where nothing was declared.
+    declared: Option<Declared>,
 }
 
 fn created(call: &Call, name: TopicName, outcome: Result<Created, Refused>) -> CreatableTopicResult {
@@ -161,26 +173,18 @@ async fn create(
         partitions: partitions as usize,
         replicas: i16::try_from(replicas).unwrap_or(i16::MAX),
         settings,
+        declared: None,
     };
     if !validate_only {
-        let topic = define(call, parts, settings.spec(partitions)).await?;
+        let (topic, declared) = define(call, parts, settings.spec(partitions)).await?;
         created.id = topic.uuid;
         created.partitions = topic.partitions.len();
-        await_leaders(call, &topic).await;
+        created.declared = Some(declared);
     }
     Ok(created)
 }
 
-/// A client may use a topic as soon as it is told of it: waits, within limits, for ranges that have no leader yet.
-async fn await_leaders(call: &Call, topic: &Topic) {
-    let mut ranges = topic.partitions.clone();
-    ranges.sort_unstable();
-    ranges.dedup();
-    // What has none in time is told by Metadata, not here.
-    let _ = join_all(ranges.into_iter().map(|range| call.broker().led(range))).await;
-}
-
-async fn define(call: &Call, parts: Parts<'_>, spec: TopicSpec) -> Result<Arc<Topic>, Refused> {
+async fn define(call: &Call, parts: Parts<'_>, spec: TopicSpec) -> Result<(Arc<Topic>, Declared), Refused> {
     let command = Command::DefineTopic {
         namespace: parts.namespace.to_owned(),
         database: parts.database.to_owned(),
@@ -190,8 +194,8 @@ async fn define(call: &Call, parts: Parts<'_>, spec: TopicSpec) -> Result<Arc<To
         uuid: Uuid::new_v4(),
         now_ms: now_ms(),
     };
-    match call.catalog().propose(command).await {
-        Ok(Reply::Topic(topic)) => Ok(topic),
+    match call.broker().declare_here(command).await {
+        Ok((Reply::Topic(topic), declared)) => Ok((topic, declared)),
         Ok(_) => Err(refused(ResponseError::RequestTimedOut, "the catalog gave no topic")),
         Err(error) => Err(by_catalog(&error)),
     }
@@ -397,8 +401,8 @@ async fn grow(
         topic: topic.id,
         changes: vec![TopicChange::Partitions(wanted as u32)],
     };
-    call.catalog()
-        .propose(command)
+    call.broker()
+        .declare(command)
         .await
         .map(drop)
         .map_err(|e| by_catalog(&e))

@@ -324,7 +324,7 @@ async fn alter(
         topic: topic.id,
         changes,
     };
-    match call.catalog().propose(command).await {
+    match call.broker().declare(command).await {
         Ok(_) => Ok(()),
         Err(error) => Err((errors::catalog(&error), error.to_string())),
     }

@@ -265,7 +265,7 @@ impl Run<'_> {
                 command: Box::new(command),
             },
         };
-        match catalog.propose(command).await {
+        match self.engine.broker.declare(command).await {
             Ok(_) => Ok(()),
             Err(CatalogFailure::Refused(error @ CatalogError::AskerChanged)) => {
                 standing(&catalog.view(), &self.caller.who)?;

@@ -89,6 +89,7 @@ impl Store {
             forward,
             logs: logs.clone(),
             meta,
+            live: Arc::new(std::collections::BTreeSet::new),
             config: BrokerConfig::default(),
         });
         let settings = Settings {
