@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 /// A durable, clustered message store that unchanged Kafka clients use as their broker.
 ///
-/// With --serve or --kafka it is a node; otherwise it runs TessariQL on the store at PATH, or on a node with --at.
+/// With --serve, --kafka or --resp it is a node; otherwise it runs TessariQL on the store at PATH, or on a node with --at.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tessaridb", version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -114,6 +114,10 @@ pub struct Listen {
     /// Speak the Kafka protocol here.
     #[arg(long = "kafka", value_name = "HOST:PORT", env = "TESSARIDB_KAFKA", value_parser = address)]
     pub kafka: Option<String>,
+
+    /// Speak the Redis protocol (RESP2 and RESP3) here: streams over topics.
+    #[arg(long = "resp", value_name = "HOST:PORT", env = "TESSARIDB_RESP", value_parser = address)]
+    pub resp: Option<String>,
 }
 
 /// How the Kafka port behaves.
@@ -320,10 +324,15 @@ impl Config {
 
     /// A node when it listens anywhere, else a client of a store.
     pub fn role(&self) -> Role {
-        if self.listen.serve.is_some() || self.listen.kafka.is_some() || self.cluster.cluster_address.is_some() {
-            Role::Node
-        } else {
-            Role::Client
+        let ports = [
+            &self.listen.serve,
+            &self.listen.kafka,
+            &self.listen.resp,
+            &self.cluster.cluster_address,
+        ];
+        match ports.into_iter().any(Option::is_some) {
+            true => Role::Node,
+            false => Role::Client,
         }
     }
 }
@@ -453,6 +462,8 @@ mod tests {
     fn a_node_listens_and_a_client_does_not() {
         let node = parse(&["./data", "--serve", "127.0.0.1:9080", "--kafka", "127.0.0.1:9092"]).unwrap();
         assert_eq!(node.role(), Role::Node);
+        let resp = parse(&["./data", "--resp", "127.0.0.1:6379"]).unwrap();
+        assert_eq!(resp.role(), Role::Node);
         assert_eq!(parse(&["./data", "-e", "INFO FOR STORE"]).unwrap().role(), Role::Client);
         assert_eq!(
             parse(&["--at", "127.0.0.1:9080", "-e", "INFO FOR STORE"])
@@ -484,6 +495,8 @@ mod tests {
             &["./data", "--max-connections", "0"],
             &["./data", "--max-connections-per-address", "0"],
             &["./data", "--max-http-connections", "0"],
+            &["./data", "--resp", "6379"],
+            &["./data", "--max-resp-connections", "0"],
             &["./data", "--max-unauthenticated", "0"],
             &["./data", "--sign-in-seconds", "0"],
             &["./data", "--max-inflight-bytes", "0"],

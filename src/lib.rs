@@ -1,7 +1,7 @@
 //! tessaridb: a durable message store that unchanged Kafka clients use as their broker.
 //!
 //! ```text
-//!   kafka   http   (resp)        front doors: no state, don't know each other
+//!   kafka   http   resp          front doors: no state, don't know each other
 //!      \     |     /
 //!       \   ql    /              TessariQL
 //!        \   |   /              auth: who is asking, and what they may do
@@ -18,13 +18,16 @@ pub mod auth;
 pub mod broker;
 pub mod complaints;
 pub mod config;
+pub mod connections;
 pub mod descriptors;
 pub mod groups;
 pub mod http;
 pub mod kafka;
 pub mod log;
+pub mod names;
 pub mod node;
 pub mod ql;
 pub mod record;
+pub mod resp;
 pub mod shell;
 pub mod tls;

@@ -18,12 +18,14 @@ mod ranges;
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::broker::{Broker, BrokerConfig, BrokerParts, Live, admit, log_checkpoints};
 use crate::config::{Config, Validate};
+use crate::connections::Budget;
 use crate::descriptors;
 use crate::groups::{Coordinator, GroupConfig};
 use crate::http;
 use crate::kafka::{KafkaConfig, KafkaServer};
 use crate::log::{LogConfig, Logs};
 use crate::ql::exec::{Engine, Settings};
+use crate::resp::{CommandLimits, RespConfig, RespServer};
 use crate::shell::{Ending, Input, Remote, Shell, Store};
 use crate::tls::{Door, Tls};
 use anyhow::Context;
@@ -267,11 +269,12 @@ async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Se
     // Taken before anything is opened, so that a taken port leaves no trace in the folder.
     let http = bind(config.listen.serve.as_deref()).await?;
     let kafka = bind(config.listen.kafka.as_deref()).await?;
+    let resp = bind(config.listen.resp.as_deref()).await?;
     let mut port = Port::bind(&config.cluster).await?;
     if let Some(port) = &mut port {
         port.tell(told(config, http.as_ref(), kafka.as_ref())?);
     }
-    let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?);
+    let addresses = (shown(http.as_ref())?, shown(kafka.as_ref())?, shown(resp.as_ref())?);
     let node = tokio::select! {
         node = Box::pin(Node::open_among(config, port)) => node?,
         signal = signals.next() => {
@@ -288,18 +291,29 @@ async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Se
         declared.context("the first owner was not declared")?;
     }
 
+    let budget = Budget::new(config.limits.max_inflight_bytes as usize);
     let mut collectors = node.collectors();
     let kafka = match kafka {
         Some(listener) => {
             let server = KafkaServer::start(
                 listener,
                 door(tls.as_ref(), None)?,
-                kafka_config(config, &node),
+                kafka_config(config, &node, budget.clone()),
                 node.id,
                 node.broker.clone(),
                 node.groups.clone(),
                 node.auth.clone(),
             )?;
+            collectors.push(Box::new(server.collector()));
+            Some(server)
+        }
+        None => None,
+    };
+    let resp = match resp {
+        Some(listener) => {
+            let (broker, engine, auth) = (node.broker.clone(), node.engine.clone(), node.auth.clone());
+            let door = door(tls.as_ref(), None)?;
+            let server = RespServer::start(listener, door, resp_config(config, budget), broker, engine, auth)?;
             collectors.push(Box::new(server.collector()));
             Some(server)
         }
@@ -325,6 +339,7 @@ async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Se
         broker = %node.broker_id,
         serve = addresses.0,
         kafka = addresses.1,
+        resp = addresses.2,
         tls = tls.is_some(),
         version = env!("CARGO_PKG_VERSION"),
         "ready"
@@ -346,6 +361,9 @@ async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Se
         // First, as members that wait for a rebalance would hold up the stop.
         node.groups.close();
         kafka.stop().await;
+    }
+    if let Some(resp) = resp {
+        resp.stop().await;
     }
     if let Some(http) = http {
         http.await.context("the HTTP front door")?;
@@ -420,7 +438,9 @@ fn door(tls: Option<&Tls>, protocol: Option<&str>) -> anyhow::Result<Door> {
 
 /// Descriptors for every connection the limits allow, or a word about it.
 fn make_room_for_connections(config: &Config) {
-    let wanted = config.limits.max_connections + config.limits.max_http_connections;
+    let limits = &config.limits;
+    let resp = config.listen.resp.as_ref().map_or(0, |_| limits.max_resp_connections);
+    let wanted = limits.max_connections + limits.max_http_connections + resp;
     match descriptors::raise() {
         Ok(most) if (most as usize) < wanted + FILES => tracing::warn!(
             most,
@@ -604,7 +624,7 @@ fn group_config(config: &Config) -> GroupConfig {
     }
 }
 
-fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
+fn kafka_config(config: &Config, node: &Node, budget: Budget) -> KafkaConfig {
     let cluster_id = node.broker.catalog().view().store().unwrap_or_default();
     let limits = &config.limits;
     KafkaConfig {
@@ -618,7 +638,7 @@ fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
             .as_ref()
             .map_or_else(String::new, |path| path.display().to_string()),
         max_frame: limits.max_request_bytes as usize,
-        request_memory: limits.max_inflight_bytes as usize,
+        budget,
         pipeline: limits.max_queued_requests,
         pipeline_bytes: limits.max_inflight_bytes_per_connection as usize,
         max_connections: limits.max_connections,
@@ -632,6 +652,25 @@ fn kafka_config(config: &Config, node: &Node) -> KafkaConfig {
             seconds => Some(Duration::from_secs(u64::from(seconds))),
         },
         ..KafkaConfig::new(cluster_id.simple().to_string())
+    }
+}
+
+fn resp_config(config: &Config, budget: Budget) -> RespConfig {
+    let (limits, defaults) = (&config.limits, RespConfig::default());
+    RespConfig {
+        database: config.kafka.kafka_database.clone(),
+        limits: CommandLimits {
+            bytes: limits.max_request_bytes as usize,
+            ..defaults.limits
+        },
+        budget,
+        pipeline: limits.max_queued_requests,
+        max_connections: limits.max_resp_connections,
+        max_unauthenticated: limits.max_unauthenticated,
+        sign_in_time: Duration::from_secs(limits.sign_in_seconds),
+        max_idle: Duration::from_secs(limits.idle_seconds),
+        max_stall: Duration::from_secs(limits.stall_seconds),
+        ..defaults
     }
 }
 

@@ -23,23 +23,29 @@ pub struct Limits {
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub max_http_connections: usize,
 
-    /// Kafka connections at once that have not signed in yet, where a sign-in is wanted, or are in their TLS handshake.
+    /// Connections to the RESP port at once; three quarters of them at most from one address.
+    #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_RESP_CONNECTIONS", default_value_t = 2_000,
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub max_resp_connections: usize,
+
+    /// Connections at once, on the Kafka port and on the RESP port, that have not signed in yet, where a sign-in is wanted, or are in their TLS handshake.
     /// One too many ends the one that has been silent longest.
     #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_UNAUTHENTICATED", default_value_t = 1_000,
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub max_unauthenticated: usize,
 
-    /// Seconds a Kafka connection may take for its TLS handshake and sign-in.
+    /// Seconds a Kafka or RESP connection may take for its TLS handshake and sign-in.
     #[arg(long, value_name = "SECONDS", env = "TESSARIDB_SIGN_IN_SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=600))]
     pub sign_in_seconds: u64,
 
-    /// Largest request on the Kafka port, in bytes; before sign-in it is 524288 at most.
+    /// Largest request on the Kafka and RESP ports, in bytes; before sign-in it is 524288 and 16384 at most.
     #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_REQUEST_BYTES", default_value_t = 104_857_600,
           value_parser = clap::value_parser!(u32).range(1_048_576..=1_073_741_824))]
     pub max_request_bytes: u32,
 
-    /// Bytes of requests held at once, over all Kafka connections: a quarter of it for requests that are still arriving.
+    /// Bytes of requests held at once, over all Kafka and RESP connections: a quarter of it for requests that are still
+    /// arriving.
     #[arg(long, value_name = "BYTES", env = "TESSARIDB_MAX_INFLIGHT_BYTES", default_value_t = 268_435_456,
           value_parser = clap::value_parser!(u32).range(4_194_304..))]
     pub max_inflight_bytes: u32,
@@ -49,17 +55,17 @@ pub struct Limits {
           value_parser = clap::value_parser!(u32).range(65_536..=1_073_741_824))]
     pub max_inflight_bytes_per_connection: u32,
 
-    /// Requests read ahead on one Kafka connection.
+    /// Requests read ahead on one Kafka connection; XADDs on their way on one RESP connection.
     #[arg(long, value_name = "COUNT", env = "TESSARIDB_MAX_QUEUED_REQUESTS", default_value_t = 64,
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_024))]
     pub max_queued_requests: usize,
 
-    /// Seconds after which a silent Kafka connection is closed.
+    /// Seconds after which a silent Kafka or RESP connection is closed.
     #[arg(long, value_name = "SECONDS", env = "TESSARIDB_IDLE_SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub idle_seconds: u64,
 
-    /// Seconds after which a Kafka connection is closed that stops within a request, or takes no answer. While requests
+    /// Seconds after which a Kafka or RESP connection is closed that stops within a request, or takes no answer. While requests
     /// wait for memory it is two seconds for those that hold it and hardly move.
     #[arg(long, value_name = "SECONDS", env = "TESSARIDB_STALL_SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=3_600))]

@@ -16,8 +16,8 @@
 
 use super::call::Call;
 use super::errors;
-use super::names::NameError;
 use crate::auth::{self, Action, On, Standing};
+use crate::names::Refused;
 use cluster::catalog::{Namespace, Scope, State, Topic};
 use cluster::ids::NamespaceId;
 use kafka_protocol::ResponseError;
@@ -69,32 +69,18 @@ impl<'s> Access<'s> {
     /// The topic that is named, if the caller may do this with it. Names that none can have come first, so that a client
     /// is told what is wrong with its configuration.
     pub(crate) fn topic(&self, action: Action, name: &str) -> Result<&'s Arc<Topic>, ResponseError> {
-        match self.call.shared.names.topic(self.state, name) {
-            Ok(topic) if self.may(action, On::Topic(topic)) => Ok(topic),
-            Err(NameError::Invalid) => Err(errors::name(NameError::Invalid)),
-            Err(NameError::Unknown) if self.may_where(action, name) => Err(errors::name(NameError::Unknown)),
-            Ok(_) | Err(NameError::Unknown) => Err(self.refused(action, name, ResponseError::TopicAuthorizationFailed)),
+        let names = &self.call.shared.names;
+        match names.reach(self.state, self.standing.as_ref(), action, name) {
+            Ok(topic) => Ok(topic),
+            Err(Refused::Name(error)) => Err(errors::name(error)),
+            Err(Refused::Forbidden) => Err(self.refused(action, name, ResponseError::TopicAuthorizationFailed)),
         }
     }
 
     /// Whether the caller may do this with a topic of that name, were there one: what of its place exists decides.
     pub(crate) fn may_where(&self, action: Action, name: &str) -> bool {
-        // Whoever may read all that is there may know what is not. That a place may be described says less.
-        let action = match action {
-            Action::Describe => Action::Read,
-            action => action,
-        };
-        let Ok(parts) = self.call.shared.names.parse(name) else {
-            return false;
-        };
-        let on = match self.state.namespace(parts.namespace) {
-            None => On::Store,
-            Some(namespace) => match self.state.database(parts.namespace, parts.database) {
-                None => On::Namespace(namespace),
-                Some(database) => On::Database(database),
-            },
-        };
-        self.may(action, on)
+        let names = &self.call.shared.names;
+        names.may_where(self.state, self.standing.as_ref(), action, name)
     }
 
     /// The topic with this id, if the caller may do this with it. An id tells nothing to who was never told of it, so the

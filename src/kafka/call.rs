@@ -5,18 +5,17 @@ use super::access::Access;
 use super::config::KafkaConfig;
 use super::endpoints::{Brokers, canonical};
 use super::fetch_sessions::FetchSessions;
-use super::memory::Memory;
 use super::metrics::Metrics;
-use super::names::Names;
 use super::pool::Pool;
-use super::refusals::Refusals;
 use super::reply::Refusal;
 use super::sign_in::{Admission, SignIn};
 use super::table::Api;
 use super::watch::Watch;
 use crate::auth::{self, Auth, NotStanding, Origin, Surface, Who};
 use crate::broker::Broker;
+use crate::connections::{Memory, Refusals};
 use crate::groups::{self, Coordinator};
+use crate::names::Names;
 use cluster::catalog::{Catalog, State};
 use cluster::ids::NodeId;
 use kafka_protocol::protocol::StrBytes;
@@ -42,11 +41,11 @@ pub(crate) struct Shared {
     /// Checks passwords.
     pub auth: Arc<Auth>,
     /// What frames may hold that are not whole yet.
-    pub arriving: Memory,
+    pub arriving: Arc<Memory>,
     /// What requests may hold.
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
     /// What answers may hold of records in memory.
-    pub answers: Memory,
+    pub answers: Arc<Memory>,
     /// Validating compressed batches: as many at a time as there are cores, so that it leaves the others their share.
     pub validators: Semaphore,
     /// Validating batches that swell to much: one request at a time.

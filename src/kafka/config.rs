@@ -1,5 +1,6 @@
 //! What the front door can be told.
 
+use crate::connections::Budget;
 use std::time::Duration;
 
 /// How the Kafka port behaves.
@@ -27,9 +28,9 @@ pub struct KafkaConfig {
     pub session: Option<Duration>,
     /// How long a refused sign-in waits for its answer (`connection.failed.authentication.delay.ms`). Default 100 ms.
     pub refusal_pause: Duration,
-    /// Bytes of requests held at one time, over all connections, and one frame beyond: a quarter of it for frames that
-    /// arrive, the rest for whole ones. Default 512 MiB.
-    pub request_memory: usize,
+    /// What requests and answers hold at one time, over all connections, and one frame beyond; it may be shared with other
+    /// ports. Default 512 MiB of its own.
+    pub budget: Budget,
     /// Requests read ahead on one connection. Default 64; minimum 1.
     pub pipeline: usize,
     /// Bytes of requests read ahead on one connection. Default 128 MiB; one frame is always taken.
@@ -69,7 +70,7 @@ impl KafkaConfig {
             max_frame_before_sign_in: 512 << 10,
             session: None,
             refusal_pause: Duration::from_millis(100),
-            request_memory: 512 << 20,
+            budget: Budget::new(512 << 20),
             pipeline: 64,
             pipeline_bytes: 128 << 20,
             max_fetch: 64 << 20,

@@ -3,9 +3,9 @@
 //! A write whose outcome is not known is never UNKNOWN_SERVER_ERROR (-1): the Java client would drop the batch and shift
 //! its sequences (KAFKA-14034). It is REQUEST_TIMED_OUT (7), which every producer retries.
 
-use super::names::NameError;
 use crate::broker::{AccessError, AppendError, DeleteError};
 use crate::log::ReadError;
+use crate::names::NameError;
 use cluster::catalog::{CatalogError, CatalogFailure, Kind};
 use cluster::range::ProposeError;
 use kafka_protocol::ResponseError;

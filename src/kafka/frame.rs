@@ -4,9 +4,8 @@
 //! that of requests. So frames that never end can't keep out those that do: small ones don't touch the first budget, and
 //! the reaper takes back from it what doesn't move, and what claims most when those that hold a part wait for more.
 
-use super::memory::{Held, Memory};
 use super::pool::Pool;
-use super::pulse::Pulse;
+use crate::connections::{Held, Memory, Pulse};
 use bytes::{BufMut, Bytes};
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What goes back to the client.
 
-use super::memory::Held;
 use super::table::Api;
+use crate::connections::Held;
 use crate::log::Piece;
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::ApiKey;

@@ -7,17 +7,15 @@ use super::connection::{self, Ended};
 use super::endpoints::canonical;
 use super::fetch_sessions::FetchSessions;
 use super::frame::FrameError;
-use super::memory::Memory;
-use super::metrics::{Metrics, Reason};
-use super::names::Names;
+use super::metrics::Metrics;
 use super::pool::Pool;
-use super::pulse::{HURRY, Patience, Pulse};
-use super::registry::{Most, Registry};
 use super::watch::{self, Watch};
 use super::write::Sink;
 use crate::auth::Auth;
 use crate::broker::Broker;
+use crate::connections::{Budget, Counts, HURRY, Most, Patience, Pulse, Reason, Registry};
 use crate::groups::Coordinator;
+use crate::names::Names;
 use crate::tls::{self, Door, Stream, Unwelcome};
 use cluster::ids::NodeId;
 use futures::FutureExt;
@@ -45,6 +43,7 @@ pub struct KafkaServer {
     address: SocketAddr,
     shared: Arc<Shared>,
     registry: Arc<Registry>,
+    counts: Arc<Counts>,
     connections: TaskTracker,
     accepting: JoinHandle<()>,
     watching: JoinHandle<()>,
@@ -72,18 +71,22 @@ impl KafkaServer {
             per_address: config.max_connections_per_address,
             newcomers: config.max_unauthenticated,
         };
-        let registry = Arc::new(Registry::new(most, metrics.clone()));
-        let arriving = config.request_memory / 4;
-        let whole = config.request_memory - arriving;
+        let counts = Arc::new(Counts::default());
+        let registry = Arc::new(Registry::new(most, counts.clone()));
+        let Budget {
+            arriving,
+            memory,
+            answers,
+        } = config.budget.clone();
         let shared = Arc::new(Shared {
             names: Names::new(config.database.clone()),
-            arriving: Memory::new(arriving),
-            memory: Memory::new(whole),
-            answers: Memory::new(config.request_memory),
+            buffers: Pool::new(BUFFERS.min(arriving.budget())),
+            arriving,
+            memory,
+            answers,
             metrics,
             validators: Semaphore::new(std::thread::available_parallelism().map_or(1, |n| n.get())),
             inflating: Semaphore::new(1),
-            buffers: Pool::new(BUFFERS.min(arriving)),
             sessions: FetchSessions::new(config.fetch_sessions),
             stopping: CancellationToken::new(),
             node,
@@ -107,6 +110,7 @@ impl KafkaServer {
                 door,
                 shared: shared.clone(),
                 registry: registry.clone(),
+                counts: counts.clone(),
                 connections: connections.clone(),
                 closing: closing.clone(),
             }
@@ -116,6 +120,7 @@ impl KafkaServer {
             address,
             shared,
             registry,
+            counts,
             connections,
             accepting,
             watching,
@@ -135,8 +140,11 @@ impl KafkaServer {
 
     /// What `/metrics` shows of the port.
     pub fn collector(&self) -> impl Fn(&mut String) + Send + Sync + 'static {
-        let (registry, metrics) = (self.registry.clone(), self.shared.metrics.clone());
-        move |out| metrics.print(&registry.summary(), out)
+        let (registry, counts, metrics) = (self.registry.clone(), self.counts.clone(), self.shared.metrics.clone());
+        move |out| {
+            counts.print("tessaridb_kafka", &registry.summary(), out);
+            metrics.print(out);
+        }
     }
 
     /// Stops accepting, lets requests under way finish for a moment (`KafkaConfig::drain`), and closes.
@@ -166,6 +174,7 @@ struct Accept {
     door: Door,
     shared: Arc<Shared>,
     registry: Arc<Registry>,
+    counts: Arc<Counts>,
     connections: TaskTracker,
     closing: CancellationToken,
 }
@@ -227,6 +236,7 @@ impl Accept {
         let visit = Visit {
             door: self.door.clone(),
             shared: self.shared.clone(),
+            counts: self.counts.clone(),
             peer,
             pulse,
             close,
@@ -247,6 +257,7 @@ impl Accept {
 struct Visit {
     door: Door,
     shared: Arc<Shared>,
+    counts: Arc<Counts>,
     peer: Arc<Peer>,
     pulse: Arc<Pulse>,
     close: CancellationToken,
@@ -311,7 +322,7 @@ fn greet(stream: &TcpStream, remote: SocketAddr, config: &KafkaConfig) -> io::Re
 /// What an operator should know of is told, at most once a second; the rest is for debugging.
 fn log(registry: &Registry, visit: &Visit, farewell: Option<Farewell>) {
     let remote = visit.peer.remote;
-    let count = |why| visit.shared.metrics.closed(why);
+    let count = |why| visit.counts.closed(why);
     match farewell {
         Some(Farewell::Unwelcome(unwelcome)) => match unwelcome {
             Unwelcome::Gone => tracing::debug!(%remote, "connection closed"),

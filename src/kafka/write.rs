@@ -1,6 +1,6 @@
 //! Writing answers: small ones from one buffer, stored bytes by vectored write or by the kernel from the page cache.
 
-use super::pulse::Pulse;
+use crate::connections::Pulse;
 use crate::log::Piece;
 use bytes::Buf;
 use cluster::fs::File;

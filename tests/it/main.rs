@@ -13,6 +13,7 @@
 //! * [`kill`]: kill -9 under an idempotent load; [`node`]: starting and stopping.
 //! * [`members`]: stock clients and wrong members; any member answers.
 //! * [`process`]: a tessaridb process of a test's own.
+//! * [`process`]: a tessaridb process of a test's own; [`resp`]: the RESP port, and redis-py on it.
 //! * [`users`]: users, sign-in and what becomes of passwords.
 
 mod abuse;
@@ -29,6 +30,7 @@ mod kill;
 mod members;
 mod node;
 mod process;
+mod resp;
 mod sasl;
 mod tls;
 mod users;

@@ -32,7 +32,7 @@ fn a_taken_port_is_one_sentence_and_status_2() {
     let folder = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for flag in ["--kafka", "--serve"] {
+    for flag in ["--kafka", "--serve", "--resp"] {
         let (status, _, error) = run(&["data", flag, &address], folder.path());
         assert_eq!(status, Some(2), "{error}");
         assert!(error.contains(&address), "{error}");
@@ -63,6 +63,7 @@ fn help_and_version_are_answered() {
     for flag in [
         "--serve",
         "--kafka",
+        "--resp",
         "--kafka-database",
         "--kafka-advertise",
         "TESSARIDB_KAFKA_DATABASE",

@@ -31,6 +31,8 @@ pub struct Process {
     pub http: u16,
     /// Port of --kafka.
     pub kafka: u16,
+    /// Port of --resp.
+    pub resp: u16,
 }
 
 impl Process {
@@ -74,6 +76,7 @@ impl Process {
             certificates,
             http: free_port(),
             kafka: free_port(),
+            resp: free_port(),
         };
         process.restart();
         process
@@ -155,6 +158,7 @@ impl Process {
         command.arg(self.data());
         command.args(["--serve", &format!("127.0.0.1:{}", self.http)]);
         command.args(["--kafka", &self.bootstrap()]);
+        command.args(["--resp", &format!("127.0.0.1:{}", self.resp)]);
         command.args(&self.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

@@ -13,12 +13,12 @@ mod tests;
 
 use crate::auth::Action;
 use crate::broker::{AccessError, FetchFrom, Fetched};
+use crate::connections::Held;
 use crate::kafka::access::Access;
 use crate::kafka::call::Call;
 use crate::kafka::errors;
 use crate::kafka::fetch_response::{FetchHead, PartitionAnswer, write};
 use crate::kafka::fetch_sessions::{Context, TopicKey, Wanted, Wants};
-use crate::kafka::memory::Held;
 use crate::kafka::partitions::{self, Leaders};
 use crate::kafka::reply::{Answer, Refusal};
 use crate::log::{Piece, ReadError};

@@ -1,4 +1,5 @@
-//! CREATE and INSERT: messages of one statement become one batch a partition, so that their positions are consecutive.
+//! CREATE and INSERT: messages of one statement become one batch a partition, so that their positions are consecutive. And
+//! messages that other front doors append the same way, one at a time ([`Engine::submit`]).
 
 use super::super::error::ErrorKind;
 use super::super::json::{Document, TYPES_HEADER};
@@ -7,44 +8,25 @@ use super::outcome::{Outcome, Record};
 use super::read::{message, record_key};
 use super::{Engine, now_ms};
 use crate::broker::AppendBatch;
+use crate::log::Offset;
 use crate::record::{BatchBuilder, BatchHeader, NewRecord};
 use cluster::catalog::Topic;
 use cluster::ids::PartitionId;
 use std::collections::BTreeMap;
+use std::future::Future;
 
 impl Engine {
     /// Appends messages and answers them with their positions, in the order given.
     pub(super) async fn append(&self, topic: &Topic, mut values: Vec<Object>) -> Result<Outcome, ErrorKind> {
-        let limit = u64::from(topic.max_bytes.unwrap_or(self.settings.max_message_bytes));
         let mut builders: BTreeMap<u32, BatchBuilder> = BTreeMap::new();
         // Partition and place in its batch, by message.
         let mut places = Vec::with_capacity(values.len());
         for value in &mut values {
-            prune(value);
-            let document = Document::encode(value);
-            let size = document.json.len() as u64;
-            if size > limit {
-                return Err(ErrorKind::TopicMessageTooLarge {
-                    topic: topic.name.clone(),
-                    size,
-                    limit,
-                });
-            }
+            let document = self.document(topic, value)?;
             let partition = self.placement.partition(topic, value);
-            let builder = builders.entry(partition).or_insert_with(|| {
-                BatchBuilder::new()
-                    .attributes(BatchHeader::DOCUMENTS)
-                    .append_time(now_ms())
-            });
+            let builder = builders.entry(partition).or_insert_with(documents);
             places.push((partition, i64::from(builder.count())));
-            let types = document.types.as_deref().map(|types| (TYPES_HEADER, Some(types)));
-            builder
-                .push(NewRecord {
-                    value: Some(&document.json),
-                    headers: types.as_slice(),
-                    ..NewRecord::default()
-                })
-                .map_err(|error| ErrorKind::InvalidValue(error.to_string()))?;
+            push(builder, &document)?;
         }
 
         let mut batches = Vec::with_capacity(builders.len());
@@ -99,6 +81,85 @@ impl Engine {
             notes: Vec::new(),
         })
     }
+}
+
+/// Where a message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its partition.
+    pub partition: u32,
+    /// Its offset there; its position is one more.
+    pub offset: Offset,
+}
+
+impl Engine {
+    /// Submits one message, as CREATE appends it: to this partition of the topic, or to the one that its value places it in.
+    /// Whether the caller may is its own to judge. When this returns, the message's place behind what the caller submitted
+    /// before is fixed; the returned future resolves once it is durable.
+    ///
+    /// # Errors
+    /// Nothing was submitted: the message is too large, this node takes no writes, or there is no such partition. The
+    /// future's are those of an append.
+    pub async fn submit(
+        &self,
+        topic: &Topic,
+        partition: Option<u32>,
+        mut value: Object,
+    ) -> Result<impl Future<Output = Result<Placed, ErrorKind>> + Send + use<>, ErrorKind> {
+        if !self.takes_writes(&self.broker.catalog().view()) {
+            return Err(ErrorKind::NotWritable);
+        }
+        let document = self.document(topic, &mut value)?;
+        let partition = partition.unwrap_or_else(|| self.placement.partition(topic, &value));
+        let mut builder = documents();
+        push(&mut builder, &document)?;
+        let appended = self.broker.append(vec![batch(topic, partition, builder)?]).await;
+        Ok(async move {
+            let appended = appended.await.pop();
+            match appended.ok_or_else(|| ErrorKind::OutcomeUnknown("the answer is not complete".to_owned()))? {
+                Ok(appended) => Ok(Placed {
+                    partition,
+                    offset: appended.base_offset,
+                }),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// A message as it is stored, if it is not too large for its topic.
+    fn document(&self, topic: &Topic, value: &mut Object) -> Result<Document, ErrorKind> {
+        prune(value);
+        let document = Document::encode(value);
+        let limit = u64::from(topic.max_bytes.unwrap_or(self.settings.max_message_bytes));
+        let size = document.json.len() as u64;
+        match size > limit {
+            false => Ok(document),
+            true => Err(ErrorKind::TopicMessageTooLarge {
+                topic: topic.name.clone(),
+                size,
+                limit,
+            }),
+        }
+    }
+}
+
+/// A batch of messages with the node's own time.
+fn documents() -> BatchBuilder {
+    BatchBuilder::new()
+        .attributes(BatchHeader::DOCUMENTS)
+        .append_time(now_ms())
+}
+
+fn push(builder: &mut BatchBuilder, document: &Document) -> Result<(), ErrorKind> {
+    let types = document.types.as_deref().map(|types| (TYPES_HEADER, Some(types)));
+    let record = NewRecord {
+        value: Some(&document.json),
+        headers: types.as_slice(),
+        ..NewRecord::default()
+    };
+    builder
+        .push(record)
+        .map_err(|error| ErrorKind::InvalidValue(error.to_string()))
 }
 
 fn batch(topic: &Topic, index: u32, builder: BatchBuilder) -> Result<AppendBatch, ErrorKind> {

@@ -82,13 +82,16 @@ pub(super) fn needs_writable(statement: &Statement) -> bool {
 impl Engine {
     /// Refuses what changes the store on a member that is not `writable`.
     pub(super) fn check_writable(&self, statement: &Statement, view: &State) -> Result<(), ErrorKind> {
-        let takes = view
-            .member(self.settings.node)
-            .is_none_or(|member| member.roles.writable);
-        match takes || !needs_writable(statement) {
+        match self.takes_writes(view) || !needs_writable(statement) {
             true => Ok(()),
             false => Err(ErrorKind::NotWritable),
         }
+    }
+
+    /// Whether the node's roles let it take writes.
+    pub(super) fn takes_writes(&self, view: &State) -> bool {
+        let member = view.member(self.settings.node);
+        member.is_none_or(|member| member.roles.writable)
     }
 
     pub(super) fn info_node(&self, view: &State) -> Value {

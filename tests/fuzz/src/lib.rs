@@ -8,6 +8,7 @@
 mod allocation;
 mod kafka_frame;
 mod record_batch;
+mod resp_command;
 mod tessariql;
 
 /// A decoder under test.
@@ -42,8 +43,16 @@ pub const KAFKA_FRAME: Target = Target {
     budget: |len| (256 << 10) + 256 * len,
 };
 
+/// `resp`: commands, however they are cut.
+pub const RESP_COMMAND: Target = Target {
+    name: "resp_command",
+    run: resp_command::run,
+    // An argument of six bytes is a vector here, three times over.
+    budget: |len| (64 << 10) + 64 * len,
+};
+
 /// All of them.
-pub const TARGETS: [&Target; 3] = [&RECORD_BATCH, &TESSARIQL, &KAFKA_FRAME];
+pub const TARGETS: [&Target; 4] = [&RECORD_BATCH, &TESSARIQL, &KAFKA_FRAME, &RESP_COMMAND];
 
 impl Target {
     /// Runs the target on one input.

@@ -13,9 +13,9 @@
 
 use super::{Bounds, Pass, SCARCE, Topics, answer, failed, from, in_turn, refusal};
 use crate::broker::{AccessError, FetchAsked, FetchElsewhere, FetchFrom, Fetched, Heard};
+use crate::connections::Held;
 use crate::kafka::call::Call;
 use crate::kafka::fetch_sessions::Wants;
-use crate::kafka::memory::Held;
 use cluster::ids::{NodeId, PartitionId};
 use futures::future::{join_all, select_all};
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The limits of [`super::KafkaConfig`] that the reaper enforces.
+/// The limits of a port that the reaper enforces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub idle: Duration,

@@ -13,7 +13,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Tells of a refusal (of a request kind, on something) that was not told before.
+    /// Tells of a refusal (of a kind of request, by a number of the port's own, on something) that was not told before.
     pub(crate) fn note(&self, request: i16, what: &str, tell: impl FnOnce()) {
         {
             let mut told = self.told.lock();

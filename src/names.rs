@@ -1,19 +1,35 @@
-//! Kafka topic names: `<namespace>.<database>.<topic>`, or a bare `<topic>` where a database is set for them.
+//! Topic names of clients that select no database: `<namespace>.<database>.<topic>`, or a bare `<topic>` where a database is
+//! set for them. What Kafka clients call a topic, and RESP clients a key.
+//!
+//! No answer tells whether a topic exists to those who may not describe it: what is refused by name is refused alike
+//! whether there is such a topic or not.
 
+use crate::auth::{Action, On, Standing};
 use cluster::catalog::{Database, Namespace, State, Topic, is_identifier};
 use std::sync::Arc;
 
 /// Why a name names no topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Neither of the two forms: INVALID_TOPIC_EXCEPTION (17).
+    /// Neither of the two forms.
     #[error(
         "a topic name is <namespace>.<database>.<topic>, each an identifier, or a bare <topic> where the node has a database for them"
     )]
     Invalid,
-    /// Of the right form, but nothing has it: UNKNOWN_TOPIC_OR_PARTITION (3).
+    /// Of the right form, but nothing has it.
     #[error("there is no such topic")]
     Unknown,
+}
+
+/// Why a name leads to no topic for the one who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It names none, which the one who asks may know.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The one who asks may not do this, were there such a topic or not.
+    #[error("this user may not do this with this topic")]
+    Forbidden,
 }
 
 /// The three parts of a topic name.
@@ -74,6 +90,43 @@ impl Names {
         state
             .topic(parts.namespace, parts.database, parts.topic)
             .ok_or(NameError::Unknown)
+    }
+
+    /// The topic that is named, if `standing` allows this with it; without one, nothing is. Names that none can have come
+    /// first, so that a client is told what is wrong with its configuration.
+    pub fn reach<'s>(
+        &self,
+        state: &'s State,
+        standing: Option<&Standing<'_>>,
+        action: Action,
+        name: &str,
+    ) -> Result<&'s Arc<Topic>, Refused> {
+        match self.topic(state, name) {
+            Ok(topic) if standing.is_some_and(|s| s.may(action, On::Topic(topic))) => Ok(topic),
+            Err(NameError::Invalid) => Err(NameError::Invalid.into()),
+            Err(NameError::Unknown) if self.may_where(state, standing, action, name) => Err(NameError::Unknown.into()),
+            Ok(_) | Err(NameError::Unknown) => Err(Refused::Forbidden),
+        }
+    }
+
+    /// Whether `standing` allows this with a topic of that name, were there one: what of its place exists decides.
+    pub fn may_where(&self, state: &State, standing: Option<&Standing<'_>>, action: Action, name: &str) -> bool {
+        // Whoever may read all that is there may know what is not. That a place may be described says less.
+        let action = match action {
+            Action::Describe => Action::Read,
+            action => action,
+        };
+        let Ok(parts) = self.parse(name) else {
+            return false;
+        };
+        let on = match state.namespace(parts.namespace) {
+            None => On::Store,
+            Some(namespace) => match state.database(parts.namespace, parts.database) {
+                None => On::Namespace(namespace),
+                Some(database) => On::Database(database),
+            },
+        };
+        standing.is_some_and(|s| s.may(action, on))
     }
 
     /// Namespace and database of bare names, where set and declared.

@@ -1,4 +1,4 @@
-//! The memory that requests take: permits before bytes, and buffers that are used again.
+//! The memory that requests and answers take: permits before bytes.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -6,6 +6,35 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+/// What the requests and answers of a node's ports may hold, all ports together. Cheap to clone; clones share it.
+#[derive(Clone)]
+pub struct Budget {
+    /// What requests may hold that are not whole yet.
+    pub(crate) arriving: Arc<Memory>,
+    /// What whole requests may hold.
+    pub(crate) memory: Arc<Memory>,
+    /// What answers may hold of records in memory.
+    pub(crate) answers: Arc<Memory>,
+}
+
+impl Budget {
+    /// A budget of so many bytes for requests, a quarter of it for those that are still arriving, and as many for answers.
+    pub fn new(bytes: usize) -> Self {
+        let arriving = bytes / 4;
+        Self {
+            arriving: Arc::new(Memory::new(arriving)),
+            memory: Arc::new(Memory::new(bytes - arriving)),
+            answers: Arc::new(Memory::new(bytes)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget").finish_non_exhaustive()
+    }
+}
 
 /// The bytes that requests of all connections may hold at one time.
 ///
@@ -45,6 +74,11 @@ impl Memory {
             beyond: Arc::new(Semaphore::new(1)),
             waiting: Mutex::default(),
         }
+    }
+
+    /// Bytes there are in all.
+    pub(crate) fn budget(&self) -> usize {
+        self.budget
     }
 
     /// Whether at least half of it is free.

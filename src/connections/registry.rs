@@ -1,6 +1,6 @@
 //! The connections that are open: how many, from where, and which of them to give up.
 
-use super::metrics::{self, Metrics, Reason};
+use super::counts::{Counts, Open as Summary, Reason};
 use super::pulse::{HURRY, Patience, Pulse, Tired};
 use crate::complaints::Complaints;
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ pub(crate) struct Most {
 pub(crate) struct Registry {
     open: Mutex<Open>,
     most: Most,
-    metrics: Arc<Metrics>,
+    counts: Arc<Counts>,
     complaints: Complaints,
 }
 
@@ -68,11 +68,11 @@ pub(crate) struct Entry {
 }
 
 impl Registry {
-    pub(crate) fn new(most: Most, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(most: Most, counts: Arc<Counts>) -> Self {
         Self {
             open: Mutex::default(),
             most,
-            metrics,
+            counts,
             complaints: Complaints::default(),
         }
     }
@@ -87,19 +87,19 @@ impl Registry {
     ) -> Result<Entry, Full> {
         let mut open = registry.open.lock();
         if open.by_number.len() >= registry.most.all {
-            registry.metrics.closed(Reason::Connections);
+            registry.counts.closed(Reason::Connections);
             return Err(Full::All(open.by_number.len()));
         }
         let from_there = open.by_address.get(&address).copied().unwrap_or(0);
         if from_there >= registry.most.per_address {
-            registry.metrics.closed(Reason::Address);
+            registry.counts.closed(Reason::Address);
             return Err(Full::Address(from_there));
         }
         let number = open.next;
         if !pulse.is_admitted() {
             let room = open.make_room(registry.most.newcomers);
             if !matches!(room, Ok(Room::Free)) {
-                registry.metrics.closed(Reason::Unauthenticated);
+                registry.counts.closed(Reason::Unauthenticated);
             }
             if let Room::Made = room? {
                 registry.complain(|more| tracing::warn!(more, "too many connections sign in: a silent one is closed"));
@@ -109,7 +109,7 @@ impl Registry {
         *open.by_address.entry(address).or_insert(0) += 1;
         open.next += 1;
         open.by_number.insert(number, (pulse, close));
-        registry.metrics.accepted();
+        registry.counts.accepted();
         Ok(Entry {
             registry: registry.clone(),
             number,
@@ -123,7 +123,7 @@ impl Registry {
     }
 
     /// For `/metrics`.
-    pub(crate) fn summary(&self) -> metrics::Open {
+    pub(crate) fn summary(&self) -> Summary {
         let mut open = self.open.lock();
         open.forget_admitted();
         let (mut bytes_in, mut bytes_out) = open.bytes;
@@ -132,7 +132,7 @@ impl Registry {
             bytes_in += received;
             bytes_out += sent;
         }
-        metrics::Open {
+        Summary {
             connections: open.by_number.len(),
             newcomers: open.newcomers.len(),
             bytes_in,
@@ -147,7 +147,7 @@ impl Registry {
                 continue;
             };
             close.cancel();
-            self.metrics.closed(match why {
+            self.counts.closed(match why {
                 Tired::NotSignedIn => Reason::SignInTime,
                 Tired::Idle => Reason::Idle,
                 Tired::HalfFrame => Reason::HalfFrame,
@@ -181,7 +181,7 @@ impl Registry {
         claims.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (bytes, close) in &claims[..claims.len().div_ceil(4)] {
             close.cancel();
-            self.metrics.closed(Reason::HalfFrame);
+            self.counts.closed(Reason::HalfFrame);
             self.complain(|more| tracing::warn!(bytes, more, "half a request is given up, as others wait for memory"));
         }
     }
@@ -253,12 +253,12 @@ mod tests {
             per_address,
             newcomers,
         };
-        Arc::new(Registry::new(most, Arc::new(Metrics::new())))
+        Arc::new(Registry::new(most, Arc::default()))
     }
 
     fn printed(registry: &Registry) -> String {
         let mut out = String::new();
-        registry.metrics.print(&registry.summary(), &mut out);
+        registry.counts.print("tessaridb_port", &registry.summary(), &mut out);
         out
     }
 

@@ -1,0 +1,22 @@
+//! What front doors that keep connections open have in common: how many there may be, when one is given up, and what the
+//! requests of all of them hold of memory. It knows no protocol.
+//!
+//! ```text
+//!   accepted -> Registry::enter (in all, per address, newcomers) -> Pulse: when it last moved
+//!                    ^ reap, once a second: silent, stuck, not signed in        Counts: why it was closed
+//!   bytes arrive -> Budget::arriving -> whole -> Budget::memory -> answer -> Budget::answers
+//! ```
+
+mod counts;
+mod memory;
+mod pulse;
+mod refusals;
+mod registry;
+
+pub use memory::Budget;
+
+pub(crate) use counts::{Counts, Reason};
+pub(crate) use memory::{Held, Memory};
+pub(crate) use pulse::{HURRY, Patience, Pulse};
+pub(crate) use refusals::Refusals;
+pub(crate) use registry::{Full, Most, Registry};
