@@ -92,6 +92,22 @@ pub struct Config {
 pub enum Task {
     #[allow(missing_docs)]
     Certs(Certs),
+    #[allow(missing_docs)]
+    Ready(Ready),
+}
+
+/// Ask a node whether it takes requests: status 0 if it does, 1 if it doesn't or can't be reached.
+///
+/// Needs no user. For health checks where there is nothing else that could ask over HTTP.
+#[derive(Clone, Debug, Args)]
+pub struct Ready {
+    /// HTTP address of the node.
+    #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1:9080", value_parser = bare_address)]
+    pub at: String,
+
+    /// The node speaks TLS, and this authority (PEM) vouches for it.
+    #[arg(long, value_name = "FILE")]
+    pub tls_authority: Option<PathBuf>,
 }
 
 /// Form of log lines.
@@ -322,7 +338,7 @@ impl Config {
         )
     }
 
-    /// A node when it listens anywhere, else a client of a store.
+    /// A client with --at, also where a node's variables are set; else a node when it listens anywhere.
     pub fn role(&self) -> Role {
         let ports = [
             &self.listen.serve,
@@ -330,9 +346,10 @@ impl Config {
             &self.listen.resp,
             &self.cluster.cluster_address,
         ];
-        match ports.into_iter().any(Option::is_some) {
-            true => Role::Node,
-            false => Role::Client,
+        if self.script.at.is_none() && ports.into_iter().any(Option::is_some) {
+            Role::Node
+        } else {
+            Role::Client
         }
     }
 }
@@ -471,6 +488,32 @@ mod tests {
                 .role(),
             Role::Client
         );
+    }
+
+    #[test]
+    fn who_asks_a_node_is_no_node_where_a_nodes_variables_are_set() {
+        // As in a container of a node: TESSARIDB_SERVE and the like reach every process there.
+        let asked = parse(&[
+            "--at",
+            "127.0.0.1:9080",
+            "--serve",
+            "0.0.0.0:9080",
+            "-e",
+            "INFO FOR NODE",
+        ]);
+        assert_eq!(asked.unwrap().role(), Role::Client);
+    }
+
+    #[test]
+    fn a_node_is_asked_whether_it_is_ready_at_its_usual_address_or_another() {
+        let at = |args: &[&str]| match parse(args).unwrap().task {
+            Some(Task::Ready(ready)) => ready.at,
+            task => panic!("{task:?}"),
+        };
+        assert_eq!(at(&["ready"]), "127.0.0.1:9080");
+        assert_eq!(at(&["ready", "[::1]:1"]), "[::1]:1");
+        assert!(parse(&["ready", "http://h:1"]).is_err());
+        assert!(parse(&["ready", "h:1", "--kafka", "h:2"]).is_err());
     }
 
     #[test]

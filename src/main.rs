@@ -3,8 +3,9 @@
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
-use tessaridb::config::{Certs, Config, LogFormat, Role, Task};
+use tessaridb::config::{Certs, Config, LogFormat, Ready, Role, Task};
 use tessaridb::node::{self, Node};
+use tessaridb::shell::Remote;
 use tessaridb::tls::issue;
 use tracing_subscriber::EnvFilter;
 
@@ -27,8 +28,10 @@ fn main() -> ExitCode {
     if let Err(e) = log_to_stderr(&config) {
         return refuse(&e.to_string());
     }
-    if let Some(Task::Certs(certs)) = &config.task {
-        return issue_certificates(certs);
+    match &config.task {
+        Some(Task::Certs(certs)) => return issue_certificates(certs),
+        Some(Task::Ready(ready)) => return ask_whether_ready(ready),
+        None => {}
     }
     let outcome = match config.role() {
         Role::Node => Node::run(&config).map(|()| 0),
@@ -47,6 +50,26 @@ fn issue_certificates(certs: &Certs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(e) => refuse(&e.to_string()),
+    }
+}
+
+fn ask_whether_ready(ready: &Ready) -> ExitCode {
+    let mut node = Remote::new(&ready.at);
+    if let Some(authority) = &ready.tls_authority {
+        node = match node.trusting(authority) {
+            Ok(node) => node,
+            Err(e) => return refuse(&e.to_string()),
+        };
+    }
+    match node.ready() {
+        Ok(()) => {
+            println!("ready");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("tessaridb: {why}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -121,6 +121,26 @@ impl Remote {
         })
     }
 
+    /// Asks whether the node takes requests. Answers within some seconds.
+    ///
+    /// # Errors
+    /// It says that it doesn't, or can't be reached.
+    pub fn ready(&self) -> Result<(), StoreError> {
+        let unusable = |error: &dyn std::fmt::Display| StoreError::Unusable(format!("{}: {error}", self.address));
+        let answer = self
+            .agent
+            .get(format!("{}://{}/ready", self.scheme, self.address))
+            .config()
+            .timeout_global(Some(READY_TIME))
+            .build()
+            .call()
+            .map_err(|error| unusable(&error))?;
+        match answer.status().is_success() {
+            true => Ok(()),
+            false => Err(unusable(&format_args!("not ready ({})", answer.status()))),
+        }
+    }
+
     fn execute(&self, script: &str, parameters: &BTreeMap<String, String>) -> Result<String, StoreError> {
         let unusable = |error: &dyn std::fmt::Display| StoreError::Unusable(format!("{}: {error}", self.address));
         let body = serde_json::json!({ "script": script, "parameters": parameters }).to_string();
@@ -162,6 +182,9 @@ fn agent(tls: Option<TlsConfig>) -> ureq::Agent {
     }
     config.build().into()
 }
+
+/// How long a node may take to say whether it is ready.
+const READY_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes of an answer that are read.
 const ANSWER_LIMIT: u64 = 1 << 30;
