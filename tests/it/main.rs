@@ -4,6 +4,7 @@
 //! * [`abuse`]: floods and bombs, and a good client among them; [`tls`]: the ports under TLS;
 //! * [`authorization`]: who may do what on the Kafka port; [`sasl`]: how one signs in there;
 //! * [`chaos`]: faults and a checker, from tests/chaos;
+//! * [`deploy`]: what lies in deploy/;
 //! * [`clients`]: stock clients, unchanged;
 //! * [`cluster`]: members of one store, formed by TessariQL;
 //! * [`differential`]: Apache Kafka's recorded answers against ours;
@@ -22,6 +23,7 @@ mod authorization;
 mod chaos;
 mod clients;
 mod cluster;
+mod deploy;
 mod differential;
 mod failover;
 mod groups;

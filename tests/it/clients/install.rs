@@ -18,32 +18,35 @@ pub fn program(name: &str) -> PathBuf {
 /// A Python interpreter that has the clients of requirements.txt.
 pub fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let mut pins = DefaultHasher::new();
-        REQUIREMENTS.hash(&mut pins);
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{:016x}", pins.finish()));
-        let (done, python) = (root.join("complete"), root.join("bin/python"));
-        std::fs::create_dir_all(env!("CARGO_TARGET_TMPDIR")).expect("target/tmp");
-        // Another test process may be at it.
-        let lock = File::create(root.with_extension("lock")).expect("a lock file");
-        lock.lock().expect("the lock");
-        if !done.exists() {
-            run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&root));
-            run(Command::new(&python)
-                .args([
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    "--no-deps",
-                    "-r",
-                ])
-                .arg(program("requirements.txt")));
-            File::create(&done).expect("a mark");
-        }
-        python
-    })
+    PYTHON.get_or_init(|| environment("clients", REQUIREMENTS, &program("requirements.txt")))
+}
+
+/// The Python interpreter of an environment in target/ with what is required, installed once per set of pins.
+pub(crate) fn environment(name: &str, requirements: &str, file: &Path) -> PathBuf {
+    let mut pins = DefaultHasher::new();
+    requirements.hash(&mut pins);
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{:016x}", pins.finish()));
+    let (done, python) = (root.join("complete"), root.join("bin/python"));
+    std::fs::create_dir_all(env!("CARGO_TARGET_TMPDIR")).expect("target/tmp");
+    // Another test process may be at it.
+    let lock = File::create(root.with_extension("lock")).expect("a lock file");
+    lock.lock().expect("the lock");
+    if !done.exists() {
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&root));
+        run(Command::new(&python)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "-r",
+            ])
+            .arg(file));
+        File::create(&done).expect("a mark");
+    }
+    python
 }
 
 /// The class path of the Java client; Java 17 and, the first time, Maven must be there.
@@ -112,7 +115,8 @@ fn run(command: &mut Command) {
     );
 }
 
-fn quiet(command: &mut Command) -> bool {
+/// Runs a command to its end without its output; whether it succeeded.
+pub(crate) fn quiet(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
