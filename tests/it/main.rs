@@ -4,7 +4,7 @@
 //! * [`abuse`]: floods and bombs, and a good client among them; [`tls`]: the ports under TLS;
 //! * [`authorization`]: who may do what on the Kafka port; [`sasl`]: how one signs in there;
 //! * [`chaos`]: faults and a checker, from tests/chaos;
-//! * [`deploy`]: what lies in deploy/;
+//! * [`balancer`]: clients behind haproxy while members come and go; [`deploy`]: what lies in deploy/;
 //! * [`clients`]: stock clients, unchanged;
 //! * [`cluster`]: members of one store, formed by TessariQL;
 //! * [`differential`]: Apache Kafka's recorded answers against ours;
@@ -13,13 +13,13 @@
 //! * [`kafka_wire`]: the Kafka port on raw sockets, with [`wire`] for a client.
 //! * [`kill`]: kill -9 under an idempotent load; [`node`]: starting and stopping.
 //! * [`members`]: stock clients and wrong members; any member answers.
-//! * [`process`]: a tessaridb process of a test's own.
 //! * [`process`]: a tessaridb process of a test's own; [`resp`]: the RESP port, and redis-py on it.
 //! * [`users`]: users, sign-in and what becomes of passwords.
 
 mod abuse;
 mod acknowledged;
 mod authorization;
+mod balancer;
 mod chaos;
 mod clients;
 mod cluster;

@@ -4,8 +4,9 @@
 //! * [`local_cluster`]: really run; [`ready`]: what health checks ask;
 //! * [`image`], [`compose`], [`kubernetes`], [`systemd`]: schemas and linters, and that what a node is told there is what a
 //!   node takes;
-//! * nothing here needs the network but to install the checkers.
+//! * [`balance`]: haproxy's own check of its configuration. In use it is in [`crate::balancer`].
 
+mod balance;
 mod compose;
 mod image;
 mod kubernetes;
