@@ -20,6 +20,7 @@ mod identity;
 mod listen;
 mod overview;
 mod placement;
+mod rest;
 mod run;
 mod service;
 mod steps;

@@ -6,6 +6,7 @@ use super::controller::{commands, range_goal, system_goal};
 use super::identity::Identity;
 use super::listen::Listeners;
 use super::overview::{Overview, overview};
+use super::rest::Rest;
 use super::service;
 use super::steps::{Goal, Replica, Step, next_step};
 use crate::catalog::{Catalog, Command, State, Told};
@@ -24,7 +25,7 @@ use uuid::Uuid;
 
 /// A change that is not made in this time is looked at again; Raft may still make it.
 const CHANGE: Duration = Duration::from_secs(10);
-/// After a change that was refused, and after a hand-over, a range rests for this long.
+/// After a change that was refused a range rests for this long.
 const REST: Duration = Duration::from_secs(2);
 
 /// After a hand-over that nobody took: it cost the range an election, on members that can hardly keep up.
@@ -284,7 +285,8 @@ fn replicas(progress: &RangeProgress) -> BTreeMap<NodeId, Replica> {
 #[derive(Default)]
 struct Changes {
     running: BTreeMap<RangeId, JoinHandle<()>>,
-    resting: BTreeMap<RangeId, Instant>,
+    /// Since they were handed over.
+    resting: BTreeMap<RangeId, Rest>,
 }
 
 impl Changes {
@@ -295,15 +297,17 @@ impl Changes {
             }
             self.running.remove(&range);
         }
-        if self.resting.get(&range).is_some_and(|until| *until > Instant::now()) {
-            return;
-        }
         let Some(step) = next_step(me, goal, &replicas(progress)) else {
             return;
         };
         if let Step::Transfer(_) = step {
             // Who can't lead for long is not asked again in haste.
-            self.resting.insert(range, Instant::now() + REST);
+            let now = Instant::now();
+            if self.resting.get(&range).is_some_and(|rest| rest.lasts(now)) {
+                return;
+            }
+            let rest = Rest::after(self.resting.get(&range).copied(), now);
+            self.resting.insert(range, rest);
         }
         let host = store.host.clone();
         self.running.insert(range, tokio::spawn(take(host, range, step)));
