@@ -13,7 +13,7 @@
 
 mod adopted;
 mod peering;
-mod ranges;
+pub mod ranges;
 
 use crate::auth::{Auth, AuthConfig, Caller, Origin, Surface, Who};
 use crate::broker::{Broker, BrokerConfig, BrokerParts, Live, admit, log_checkpoints};
@@ -219,7 +219,7 @@ impl Node {
         self.broker.catalog().close();
         self.host.shutdown().await;
         let logs = self.logs.clone();
-        if tokio::task::spawn_blocking(move || logs.close()).await.is_err() {
+        if cluster::threads::blocking(move || logs.close()).await.is_err() {
             tracing::error!("the partition logs did not close");
         }
     }

@@ -15,6 +15,7 @@
 //!
 //! * [`ids`]: the identities every room shares.
 //! * [`fs`]: the file-system seam.
+//! * [`threads`]: where work that blocks is done.
 //! * [`wal`]: the node's write-ahead log.
 //! * [`machine`]: what a range's log folds into (a port, filled by the broker and by the catalog).
 //! * [`raft`]: Raft for the node's ranges; [`raft::RangeHost`] opens the log and starts them.
@@ -24,6 +25,7 @@
 //! * [`meta`]: the node's metadata store, durable at checkpoints.
 //! * [`routes`]: which member answers for what.
 //! * [`membership`]: who belongs to the store and what they hold.
+//! * [`planted`]: bugs put in on purpose, in simulations.
 //! * [`catalog`]: namespaces, databases, topics, ranges, replica rows: the system range's machine.
 
 pub mod catalog;
@@ -34,7 +36,9 @@ pub mod machine;
 pub mod membership;
 pub mod meta;
 pub mod peer;
+pub mod planted;
 pub mod raft;
 pub mod range;
 pub mod routes;
+pub mod threads;
 pub mod wal;

@@ -7,6 +7,7 @@
 //! What is kept in it is durable at checkpoints only; the write-ahead log covers the rest.
 
 use crate::fs::{self, File, FileSystem};
+use crate::threads;
 use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, TableError};
 use std::io;
@@ -193,7 +194,7 @@ impl MetaStore {
             match self.write(changes.clone()).map_err(io::Error::from) {
                 Err(e) if fs::is_full(&e) && !stop.is_cancelled() => {
                     tracing::warn!("the disk is full: a checkpoint of {what} waits for space");
-                    std::thread::sleep(FULL_WAIT);
+                    threads::sleep(FULL_WAIT);
                 }
                 done => return done,
             }

@@ -59,7 +59,7 @@ impl Broker {
             true => {
                 let (broker, all) = (self.clone(), looks.clone());
                 let read = move || all.iter().map(|into| broker.look_here(into)).collect();
-                match tokio::task::spawn_blocking(read).await {
+                match cluster::threads::blocking(read).await {
                     Ok(answers) => answers,
                     // A panic, which was told of where it came.
                     Err(_) => return looks.iter().map(|_| Err(AccessError::NotLeader)).collect(),

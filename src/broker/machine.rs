@@ -22,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use cluster::ids::{PartitionId, RangeId, TopicId};
 use cluster::machine::{At, Bulk, CheckpointJob, Fetch, Machine, Payload};
 use cluster::meta::{MetaError, MetaStore};
+use cluster::planted::{self, Bug};
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -150,7 +151,13 @@ impl PartitionMachine {
     }
 
     fn append(&mut self, at: At, append: &Append, parts: &[Bytes]) -> Bytes {
-        let leader_epoch = i32::try_from(at.term).unwrap_or(i32::MAX);
+        let mut leader_epoch = i32::try_from(at.term).unwrap_or(i32::MAX);
+        if planted::has(Bug::UnevenStamp) {
+            leader_epoch += rand::random_range(0..2);
+        }
+        if planted::has(Bug::SkippedAppend) && rand::random_ratio(1, 100) {
+            return command::not_understood();
+        }
         // One buffer for all new heads of the command.
         let mut heads = BytesMut::with_capacity(HEADER_LEN * append.items.len());
         let mut verdicts = VerdictWriter::new(append.items.len());
@@ -220,6 +227,7 @@ impl PartitionMachine {
             let expiry_ms = append.producer_expiry_ms;
             match partition.producers.judge(claim, base_offset == 0, now_ms, expiry_ms) {
                 Judgement::Accept => partition.producers.record(claim, base_offset, now_ms, expiry_ms),
+                Judgement::Repeat { .. } if planted::has(Bug::RepeatsStored) => {}
                 Judgement::Repeat { base_offset, append_ms } => {
                     return Verdict::Stored {
                         base_offset,
@@ -432,7 +440,8 @@ impl Machine for PartitionMachine {
         taken.dropped_topics.iter().for_each(|topic| rows.drop_topic(*topic));
         {
             let mut positions = self.view.positions.lock();
-            for (namespace, reader) in positions.take_changed() {
+            let unsaved = planted::has(Bug::UnsavedPositions);
+            for (namespace, reader) in positions.take_changed().into_iter().filter(|_| !unsaved) {
                 rows.positions(namespace, &reader, positions.encoded(namespace, &reader));
             }
         }

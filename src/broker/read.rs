@@ -6,6 +6,7 @@ use crate::log::{BatchAt, Offset, PartitionLog, Piece, ReadError, Slice};
 use crate::record::{BatchHeader, DecodeError, RecordReader, TimestampType};
 use cluster::catalog::Topic;
 use cluster::ids::PartitionId;
+use cluster::planted::{self, Bug};
 use cluster::range::Leadership;
 use std::sync::Arc;
 
@@ -48,6 +49,10 @@ impl Broker {
         let range = topic.partitions.get(index as usize).ok_or(AccessError::NotLeader)?;
         match self.ranges.leadership(*range) {
             Some(Leadership { here: true, term, .. }) => Ok(Led {
+                log: self.logs.get(PartitionId { topic: topic.id, index }),
+                leader_epoch: i32::try_from(term).unwrap_or(i32::MAX),
+            }),
+            Some(Leadership { term, .. }) if planted::has(Bug::ReadWithoutLead) => Ok(Led {
                 log: self.logs.get(PartitionId { topic: topic.id, index }),
                 leader_epoch: i32::try_from(term).unwrap_or(i32::MAX),
             }),

@@ -43,7 +43,7 @@ impl Broker {
             }
             let (catalog, logs) = (catalog.clone(), self.logs.clone());
             // Looks into index files.
-            let expired = tokio::task::spawn_blocking(move || expired(&catalog, &logs, range, now_ms)).await;
+            let expired = cluster::threads::blocking(move || expired(&catalog, &logs, range, now_ms)).await;
             for trims in expired.unwrap_or_default().chunks(TRIMS) {
                 if let Err(error) = self.trim(range, trims.to_vec()).await {
                     tracing::info!(%range, %error, "retention postponed");

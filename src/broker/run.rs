@@ -75,7 +75,7 @@ impl Broker {
         let (broker, topic) = (self.clone(), topic.clone());
         let read = move || broker.run_here(&topic, index, offset, max_bytes);
         // A panic was told of where it came.
-        tokio::task::spawn_blocking(read)
+        cluster::threads::blocking(read)
             .await
             .unwrap_or(Err(AccessError::NotLeader))
     }

@@ -8,12 +8,13 @@ use super::writer::{flush, remove_files, write_rounds};
 use super::{LogCheckpoint, LogConfig};
 use cluster::fs::FileSystem;
 use cluster::ids::PartitionId;
+use cluster::threads::{self, Thread};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use tokio::sync::watch;
 
 /// Files to sync from which the whole volume is synced instead, if it can be: with 2,000 files it takes half the time and
@@ -31,8 +32,8 @@ pub struct Logs {
 }
 
 struct Threads {
-    writer: JoinHandle<()>,
-    remover: JoinHandle<()>,
+    writer: Thread,
+    remover: Thread,
 }
 
 impl Logs {
@@ -169,7 +170,7 @@ fn sync(shared: &Shared, logs: &[Arc<PartitionLog>]) -> io::Result<()> {
         Ok(())
     };
     thread::scope(|scope| {
-        let others: Vec<_> = (1..SYNC_THREADS.min(work.len()))
+        let others: Vec<_> = (1..threads::at_once(SYNC_THREADS).min(work.len()))
             .map(|_| scope.spawn(sync_some))
             .collect();
         let mut done: io::Result<()> = sync_some();
@@ -184,13 +185,13 @@ fn sync(shared: &Shared, logs: &[Arc<PartitionLog>]) -> io::Result<()> {
     shared.files.sync_names()
 }
 
-fn spawn(name: &str, shared: &Arc<Shared>, run: fn(&Shared)) -> io::Result<JoinHandle<()>> {
+fn spawn(name: &str, shared: &Arc<Shared>, run: fn(&Shared)) -> io::Result<Thread> {
     let shared = shared.clone();
-    thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared))
+    threads::spawn(name, move || run(&shared))
 }
 
-fn join(thread: JoinHandle<()>) {
-    if thread.join().is_err() {
+fn join(thread: Thread) {
+    if !thread.join() {
         tracing::error!("a background thread of the partition logs panicked");
     }
 }

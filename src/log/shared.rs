@@ -4,7 +4,8 @@ use super::files::Files;
 use super::partition::PartitionLog;
 use super::{LogConfig, Offset};
 use cluster::ids::PartitionId;
-use parking_lot::{Condvar, Mutex};
+use cluster::threads::Bell;
+use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -52,11 +53,11 @@ pub(super) struct Shared {
     failed: AtomicBool,
     closing: AtomicBool,
     room: Mutex<()>,
-    room_made: Condvar,
+    room_made: Bell,
     queue: Mutex<Queue>,
-    queue_changed: Condvar,
+    queue_changed: Bell,
     removals: Mutex<Removals>,
-    removals_changed: Condvar,
+    removals_changed: Bell,
 }
 
 #[derive(Default)]
@@ -103,11 +104,11 @@ impl Shared {
             failed: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             room: Mutex::default(),
-            room_made: Condvar::new(),
+            room_made: Bell::default(),
             queue: Mutex::default(),
-            queue_changed: Condvar::new(),
+            queue_changed: Bell::default(),
             removals: Mutex::default(),
-            removals_changed: Condvar::new(),
+            removals_changed: Bell::default(),
         }
     }
 
@@ -140,7 +141,7 @@ impl Shared {
         let bound = self.config.tail_bytes.max(1);
         if before >= bound && before - cost < bound {
             let _room = self.room.lock();
-            self.room_made.notify_all();
+            self.room_made.ring();
         }
     }
 
@@ -157,11 +158,11 @@ impl Shared {
                 queue.since.get_or_insert_with(Instant::now);
                 drop(queue);
                 if first || much {
-                    self.queue_changed.notify_one();
+                    self.queue_changed.ring_one();
                 }
             }
             None if much => {
-                self.queue_changed.notify_one();
+                self.queue_changed.ring_one();
             }
             None => {}
         }
@@ -181,7 +182,7 @@ impl Shared {
                 None => self.queue_changed.wait(&mut queue),
                 Some(since) => {
                     let until = since + ROUND_WAIT;
-                    if closing || self.is_much() || self.queue_changed.wait_until(&mut queue, until).timed_out() {
+                    if closing || self.is_much() || self.queue_changed.wait_until(&mut queue, until) {
                         queue.since = None;
                         self.round_bytes.store(round_bytes(0, &self.config), Ordering::Release);
                         return Some(std::mem::take(&mut queue.logs));
@@ -207,7 +208,7 @@ impl Shared {
             self.health.send_replace(Health::Failed(error.to_string()));
         }
         let _room = self.room.lock();
-        self.room_made.notify_all();
+        self.room_made.ring();
     }
 
     /// Says whether the disk is full; a failure stays.
@@ -247,7 +248,7 @@ impl Shared {
         }
         removals.queue.push_back(removal);
         drop(removals);
-        self.removals_changed.notify_all();
+        self.removals_changed.ring();
     }
 
     /// Waits until no file of an earlier life of the partition is in the way.
@@ -280,7 +281,7 @@ impl Shared {
             removals.dropped.remove(&id);
         }
         drop(removals);
-        self.removals_changed.notify_all();
+        self.removals_changed.ring();
     }
 
     /// Lets the writer thread end.
@@ -289,14 +290,14 @@ impl Shared {
             let _queue = self.queue.lock();
             self.closing.store(true, Ordering::Release);
         }
-        self.queue_changed.notify_all();
+        self.queue_changed.ring();
         let _room = self.room.lock();
-        self.room_made.notify_all();
+        self.room_made.ring();
     }
 
     /// Lets the remover thread end.
     pub fn close_remover(&self) {
         self.removals.lock().closed = true;
-        self.removals_changed.notify_all();
+        self.removals_changed.ring();
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn note_others(files: Arc<dyn FileSystem>, dir: PathBuf, catalo
             return;
         }
     };
-    let noted = tokio::task::spawn_blocking(move || {
+    let noted = cluster::threads::blocking(move || {
         let path = dir.join(FILE);
         fs::replace(&*files, &path, line(JOINED, store).as_bytes())
     });

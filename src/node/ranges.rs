@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Starts the data ranges that this node should hold, or holds still, and that do not run yet.
-pub(super) async fn start_all(host: &RangeHost, broker: &Broker, node: NodeId) -> anyhow::Result<()> {
+pub async fn start_all(host: &RangeHost, broker: &Broker, node: NodeId) -> anyhow::Result<()> {
     let view = broker.catalog().view();
     let known: BTreeSet<_> = host.known().into_iter().collect();
     for row in view.ranges().filter(|row| host.range(row.id).is_none()) {
@@ -42,7 +42,7 @@ async fn start(host: &RangeHost, broker: &Broker, row: &RangeRow, how: Start) ->
 }
 
 /// Starts ranges as the catalog gives them to this node.
-pub(super) async fn follow_catalog(host: RangeHost, broker: Arc<Broker>, node: NodeId) {
+pub async fn follow_catalog(host: RangeHost, broker: Arc<Broker>, node: NodeId) {
     let mut changed = broker.catalog().changed();
     while changed.changed().await.is_ok() {
         if let Err(e) = start_all(&host, &broker, node).await {

@@ -5,6 +5,7 @@ use super::error::CatalogError;
 use super::state::{Rows, State};
 use crate::machine::{At, CheckpointJob, Fetch, Machine, Payload};
 use crate::meta::{Change, MetaError, MetaStore};
+use crate::planted::{self, Bug};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,9 @@ impl CatalogMachine {
 impl Machine for CatalogMachine {
     fn apply(&mut self, at: At, command: Payload) -> Bytes {
         self.last = at.index;
+        if planted::has(Bug::SkippedDeclaration) && rand::random_ratio(1, 10) {
+            return Bytes::new();
+        }
         let outcome = self.fold(&command.head);
         if outcome.is_ok() {
             self.shared.view.store(Arc::new(self.state.clone()));

@@ -1,6 +1,7 @@
 //! A file system in memory that can fail and crash, for tests.
 
 use super::{DirEntry, File, FileSystem, Lock, Volume};
+use crate::threads;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -9,6 +10,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The unit a crash keeps or loses.
 const SECTOR: usize = 512;
@@ -32,6 +34,8 @@ struct State {
     capacity: u64,
     faults: Faults,
     syncs: u64,
+    /// Syncs of files in this folder take up to so long.
+    slow: Option<(PathBuf, Duration)>,
     random: StdRng,
 }
 
@@ -78,6 +82,8 @@ struct MemoryFile {
     fs: MemoryFs,
     content: Arc<Mutex<Content>>,
     life: u64,
+    /// Longest time of a sync.
+    slow: Option<Duration>,
 }
 
 impl fmt::Debug for MemoryFs {
@@ -106,9 +112,15 @@ impl MemoryFs {
                 capacity: u64::MAX,
                 faults: Faults::default(),
                 syncs: 0,
+                slow: None,
                 random: StdRng::seed_from_u64(seed),
             })),
         }
+    }
+
+    /// Syncs of files that are opened in `dir` from now on take up to `most` each, on threads of [`threads`].
+    pub fn slow_syncs(&self, dir: &Path, most: Duration) {
+        self.state.lock().slow = Some((dir.to_path_buf(), most));
     }
 
     /// Cuts the power at the `n`th sync from now (0 is the next): it and everything after it fails until
@@ -151,6 +163,13 @@ impl MemoryFs {
     /// Syncs done so far.
     pub fn syncs(&self) -> u64 {
         self.state.lock().syncs
+    }
+
+    /// The process that has the files open is killed: its handles are dead and its locks free, nothing is lost.
+    pub fn kill(&self) {
+        let state = &mut *self.state.lock();
+        state.life += 1;
+        state.locks.clear();
     }
 
     /// The power goes and comes back. Faults are cleared, locks are free, old handles are dead.
@@ -212,6 +231,11 @@ impl State {
             return Err(io::Error::other("the power is off"));
         }
         Ok(())
+    }
+
+    fn slow(&self, path: &Path) -> Option<Duration> {
+        let (dir, most) = self.slow.as_ref()?;
+        (path.parent() == Some(dir)).then_some(*most)
     }
 
     fn used(&self) -> u64 {
@@ -348,6 +372,7 @@ impl FileSystem for MemoryFs {
             fs: self.clone(),
             content,
             life: state.life,
+            slow: state.slow(path),
         }))
     }
 
@@ -357,6 +382,7 @@ impl FileSystem for MemoryFs {
             fs: self.clone(),
             content: state.file(path)?,
             life: state.life,
+            slow: state.slow(path),
         }))
     }
 
@@ -546,6 +572,10 @@ impl File for MemoryFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if let Some(most) = self.slow {
+            let part = self.fs.state.lock().random.random_range(0.0..1.0);
+            threads::sleep(most.mul_f64(part));
+        }
         let state = &mut *self.fs.state.lock();
         self.alive(state)?;
         let content = &mut *self.content.lock();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{broadcast, watch};
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
 use tonic::{Code, Status};
 
 /// A TCP connection, or a TLS handshake, that takes longer has failed.
@@ -67,6 +67,9 @@ pub enum Transport {
     /// In the clear: for tests.
     #[cfg(any(test, feature = "testing"))]
     Plain,
+    /// By no socket at all: for simulations.
+    #[cfg(feature = "testing")]
+    Carried(Arc<dyn super::Carrier>),
 }
 
 impl Transport {
@@ -81,6 +84,8 @@ impl Transport {
             ),
             #[cfg(any(test, feature = "testing"))]
             Self::Plain => None,
+            #[cfg(feature = "testing")]
+            Self::Carried(_) => None,
         }
     }
 
@@ -95,6 +100,8 @@ impl Transport {
             ),
             #[cfg(any(test, feature = "testing"))]
             Self::Plain => None,
+            #[cfg(feature = "testing")]
+            Self::Carried(_) => None,
         }
     }
 }
@@ -150,7 +157,12 @@ fn describe(status: &Status) -> String {
 }
 
 /// A connection that introduces the node on each call.
-pub(crate) type PeerChannel = InterceptedService<Channel, Introduce>;
+pub(crate) type PeerChannel = InterceptedService<Line, Introduce>;
+
+#[cfg(not(feature = "testing"))]
+type Line = tonic::transport::Channel;
+#[cfg(feature = "testing")]
+type Line = super::carried::Line;
 
 /// The node's connections to its peers. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -206,7 +218,7 @@ impl Peers {
         match links.get(&(node, class)) {
             Some(link) if link.address == address => Ok(link.channel.clone()),
             _ => {
-                let channel = self.connection(&address, Some(node))?;
+                let channel = self.line(&address, Some(node), class)?;
                 let link = Link {
                     address,
                     channel: channel.clone(),
@@ -219,6 +231,21 @@ impl Peers {
 
     /// A connection to whoever listens at `address`; with `node`, one that only this node answers on.
     pub(crate) fn connection(&self, address: &str, node: Option<NodeId>) -> Result<PeerChannel, PeerError> {
+        self.line(address, node, Class::Urgent)
+    }
+
+    #[cfg_attr(not(feature = "testing"), allow(unused_variables))]
+    fn line(&self, address: &str, node: Option<NodeId>, class: Class) -> Result<PeerChannel, PeerError> {
+        let introduce = Introduce {
+            node: self.inner.node,
+            to: node,
+            standing: self.inner.standing.clone(),
+        };
+        #[cfg(feature = "testing")]
+        if let Transport::Carried(carrier) = &self.inner.transport {
+            let line = super::carried::Line::carried(carrier.clone(), self.inner.node, address, class);
+            return Ok(InterceptedService::new(line, introduce));
+        }
         let bad = |why: String| PeerError::Address {
             address: address.into(),
             why,
@@ -243,12 +270,10 @@ impl Peers {
         if let Some(tls) = tls {
             endpoint = endpoint.tls_config(tls).map_err(|error| bad(error.to_string()))?;
         }
-        let introduce = Introduce {
-            node: self.inner.node,
-            to: node,
-            standing: self.inner.standing.clone(),
-        };
-        Ok(InterceptedService::new(endpoint.connect_lazy(), introduce))
+        let channel = endpoint.connect_lazy();
+        #[cfg(feature = "testing")]
+        let channel = super::carried::Line::from(channel);
+        Ok(InterceptedService::new(channel, introduce))
     }
 
     /// Whether nobody listens where a peer should: the machine is there and says so, so the peer's process has ended. Asks a

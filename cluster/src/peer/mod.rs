@@ -16,6 +16,8 @@
 //! * [`PeerServer`]: the serving side; other rooms add their services.
 //! * [`Standing`]: what the node is to its store, watched by both sides.
 
+#[cfg(feature = "testing")]
+mod carried;
 mod dial;
 mod gate;
 pub(crate) mod leadership;
@@ -25,6 +27,8 @@ mod server;
 #[cfg(test)]
 pub(crate) mod tests;
 
+#[cfg(feature = "testing")]
+pub use carried::{Carried, Carrier};
 pub use dial::{Class, Credentials, PeerError, Peers, Transport};
 pub use gate::{PROTOCOL_NEWEST, PROTOCOL_OLDEST, Standing};
 pub use leadership::{LeadershipFeed, RangeNews};

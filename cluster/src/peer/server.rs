@@ -96,6 +96,12 @@ impl PeerServer {
         self
     }
 
+    /// What peers may call, to be called by a [`Carrier`](super::Carrier).
+    #[cfg(feature = "testing")]
+    pub fn carried(self) -> super::Carried {
+        super::Carried::new(self.routes)
+    }
+
     /// Serves on `listener` until the answer is stopped or dropped.
     pub fn serve(self, listener: TcpListener, transport: &Transport) -> Result<Serving, ServeError> {
         let bad = |error: tonic::transport::Error| {

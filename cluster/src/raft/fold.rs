@@ -275,10 +275,7 @@ impl RaftStateMachine<Types> for Fold {
 
 /// Runs a machine's job on a thread that may block.
 async fn run(job: CheckpointJob) -> io::Result<()> {
-    tokio::task::spawn_blocking(job)
-        .await
-        .map_err(io::Error::other)
-        .flatten()
+    crate::threads::blocking(job).await.map_err(io::Error::other).flatten()
 }
 
 /// One checkpoint: a job of the machine, run aside while applies go on.

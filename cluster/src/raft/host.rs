@@ -7,6 +7,7 @@ use crate::fs::FileSystem;
 use crate::ids::{NodeId, RangeId};
 use crate::machine::{Bulk, Machine};
 use crate::peer::{LeadershipFeed, PeerServer, Peers, RangeNews};
+use crate::planted::{self, Bug};
 use crate::range::{Leadership, Range};
 use crate::wal::{self, Group, Wal, WalConfig};
 use openraft::async_runtime::watch::WatchReceiver;
@@ -183,7 +184,7 @@ impl RangeHost {
     ) -> Result<Self, HostError> {
         let raft = raft_config(&config)?;
         let (dir, sizes) = (dir.to_path_buf(), config.wal.clone());
-        let wal = tokio::task::spawn_blocking(move || Wal::open(files, &dir, sizes))
+        let wal = crate::threads::blocking(move || Wal::open(files, &dir, sizes))
             .await
             .map_err(io::Error::other)??;
         let fatal = watch::Sender::new(None);
@@ -415,7 +416,7 @@ impl RangeHost {
         }
         drop(running);
         let wal = self.inner.pace.wal.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || wal.close()).await {
+        if let Err(error) = crate::threads::blocking(move || wal.close()).await {
             tracing::warn!(%error, "the write-ahead log did not close cleanly");
         }
     }
@@ -467,7 +468,11 @@ impl Follow {
                 let metrics = metrics.borrow_and_update();
                 let mut members = metrics.membership_config.nodes().map(|(node, _)| *node);
                 let alone = members.next() == Some(self.node) && members.next().is_none();
-                (metrics.current_leader, metrics.vote.leader_id.term, alone)
+                let leader = match planted::has(Bug::LeadsUnelected) {
+                    true => Some(metrics.vote.leader_id.voted_for),
+                    false => metrics.current_leader,
+                };
+                (leader, metrics.vote.leader_id.term, alone)
             };
             let folded = *self.applied.borrow_and_update();
             let now = Leadership {

@@ -80,7 +80,7 @@ async fn read(group: &Group, from: u64, to: u64, limit: usize) -> io::Result<Vec
         group.read(from, to, limit)?
     } else {
         let group = group.clone();
-        tokio::task::spawn_blocking(move || group.read(from, to, limit))
+        crate::threads::blocking(move || group.read(from, to, limit))
             .await
             .map_err(io::Error::other)??
     };

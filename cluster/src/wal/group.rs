@@ -251,7 +251,7 @@ impl Group {
     /// Their indexes must go on from the last one; an empty log may begin anywhere. Order among all calls to the log is the order of the calls.
     pub fn append(&self, entries: Vec<Entry>, done: Done) -> Result<(), WalError> {
         self.queue(entries, done)?;
-        self.shared.wake.notify_one();
+        self.shared.wake.ring_one();
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Group {
         if first && bytes <= HERE {
             self.shared.write_here(bytes);
         } else {
-            self.shared.wake.notify_one();
+            self.shared.wake.ring_one();
         }
         Ok(())
     }

@@ -33,8 +33,9 @@ pub use group::Group;
 use crate::fs::FileSystem;
 use crate::ids::{NodeId, RangeId};
 use crate::machine::Payload;
+use crate::threads::{self, Bell, Thread};
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use segment::Segments;
 use std::collections::BTreeMap;
 use std::io;
@@ -172,7 +173,7 @@ pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 /// The log of one node.
 pub struct Wal {
     shared: Arc<Shared>,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
 struct Shared {
@@ -180,7 +181,7 @@ struct Shared {
     segments: Arc<Segments>,
     groups: RwLock<BTreeMap<RangeId, Arc<group::Inner>>>,
     queue: Mutex<Queue>,
-    wake: Condvar,
+    wake: Bell,
     /// Whether the queue has something, to be looked at without its lock.
     ready: AtomicBool,
     /// Whoever holds it takes what is queued and writes it. Empty before the start and after the end.
@@ -210,7 +211,7 @@ impl Wal {
             segments: Arc::new(segments),
             groups: RwLock::new(groups.iter().map(|(id, (inner, _))| (*id, inner.clone())).collect()),
             queue: Mutex::new(Queue::default()),
-            wake: Condvar::new(),
+            wake: Bell::default(),
             ready: AtomicBool::new(false),
             pen: Mutex::new(None),
             brisk: AtomicBool::new(false),
@@ -219,9 +220,7 @@ impl Wal {
         let shadows = groups.into_iter().map(|(id, (_, shadow))| (id, shadow)).collect();
         *shared.pen.lock() = Some(Writer::new(shared.clone(), recovered.tail, shadows)?);
         let writing = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("wal".into())
-            .spawn(move || writer::run(&writing))?;
+        let thread = threads::spawn("wal", move || writer::run(&writing))?;
         Ok(Self {
             shared,
             thread: Mutex::new(Some(thread)),
@@ -261,7 +260,7 @@ impl Wal {
             let mut queue = self.shared.queue.lock();
             queue.closed = true;
             self.shared.ready.store(true, Ordering::Release);
-            self.shared.wake.notify_one();
+            self.shared.wake.ring_one();
         }
         if let Some(thread) = self.thread.lock().take() {
             // A panic of the writer has been reported through `fatal` by its guard.
@@ -312,7 +311,7 @@ impl Shared {
     /// Queues a job and wakes the writer thread.
     fn push(&self, group: RangeId, what: What, done: Option<Done>) {
         self.queue(group, what, done);
-        self.wake.notify_one();
+        self.wake.ring_one();
     }
 
     /// Queues a job; whether nothing was queued before. Somebody must see to it that it is written.
@@ -342,7 +341,7 @@ impl Shared {
         {
             writer::write_queued(&mut pen);
         } else {
-            self.wake.notify_one();
+            self.wake.ring_one();
         }
     }
 

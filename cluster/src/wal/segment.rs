@@ -2,6 +2,7 @@
 
 use super::format::PAGE;
 use crate::fs::{self, File, FileSystem, Pages};
+use crate::threads::{self, Thread};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +37,7 @@ pub(super) struct Segments {
     spare: Mutex<Vec<Arc<Segment>>>,
     next_name: AtomicU64,
     preparing: AtomicBool,
-    preparer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    preparer: Mutex<Option<Thread>>,
     full: AtomicBool,
     /// Bytes free when last looked.
     free: AtomicU64,
@@ -166,7 +167,7 @@ impl Segments {
             return;
         }
         let segments = self.clone();
-        let made = std::thread::Builder::new().name("wal-prepare".into()).spawn(move || {
+        let made = threads::spawn("wal-prepare", move || {
             match segments.create(true) {
                 Ok(segment) => segments.spare.lock().push(segment),
                 Err(error) => {

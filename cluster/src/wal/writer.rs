@@ -9,6 +9,8 @@ use super::segment::Segment;
 use super::{Body, Done, LogId, Shared, Vote, WalError};
 use crate::fs::{self, Pages};
 use crate::ids::RangeId;
+use crate::planted::{self, Bug};
+use crate::threads;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io;
@@ -241,10 +243,10 @@ pub(super) fn write_queued(pen: &mut Option<Writer>) {
 /// Waits until something is queued; `false` at the end. `last` is how many waited for the last write, and how long it took.
 fn wait(shared: &Shared, (waited, took): (usize, Duration)) -> bool {
     let begin = Instant::now();
-    while !shared.ready.load(Ordering::Acquire) && begin.elapsed() < SPIN {
+    while !shared.ready.load(Ordering::Acquire) && begin.elapsed() < threads::patience(SPIN) {
         std::hint::spin_loop();
     }
-    let patience = GATHER.min(took / 8);
+    let patience = threads::patience(GATHER.min(took / 8));
     let mut queue = shared.queue.lock();
     loop {
         if !queue.jobs.is_empty() {
@@ -351,6 +353,7 @@ impl Writer {
                     places,
                 });
             }
+            What::Vote(_) if planted::has(Bug::ForgottenVote) => {}
             What::Vote(vote) => {
                 self.shadow(group).state.vote = Some(vote);
                 self.add_state(group)?;
@@ -516,12 +519,16 @@ impl Writer {
             let end = self.batch.end();
             self.batch.pad(end.next_multiple_of(PAGE));
             self.until_space(Self::write)?;
-            self.tail.segment.file.sync_data()?;
+            if !planted::has(Bug::AckBeforeSync) {
+                self.tail.segment.file.sync_data()?;
+            }
             self.tail.offset = self.batch.end();
             self.tail.synced = end as u32;
             let (waited, took) = (self.batch.done.len(), begin.elapsed());
             self.last = (waited, took);
-            self.shared.brisk.store(waited <= 1 && took < BRISK, Ordering::Release);
+            self.shared
+                .brisk
+                .store(waited <= 1 && took < threads::patience(BRISK), Ordering::Release);
         }
         let purged = self.batch.purged;
         self.batch.clear(self.tail.offset);

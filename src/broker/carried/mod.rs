@@ -27,6 +27,7 @@ use bytes::Bytes;
 use cluster::catalog::Topic;
 use cluster::forward::Door;
 use cluster::ids::{NamespaceId, NodeId, PartitionId, RangeId};
+use cluster::planted::{self, Bug};
 use cluster::range::{MAX_COMMAND, ProposeError};
 use fetching::{Incoming, Part};
 use futures::future::join_all;
@@ -110,6 +111,9 @@ impl Broker {
 
     /// The other member that leads a partition, if one is known to.
     pub fn led_elsewhere(&self, topic: &Topic, index: u32) -> Option<NodeId> {
+        if planted::has(Bug::ReadWithoutLead) {
+            return None;
+        }
         self.range_elsewhere(*topic.partitions.get(index as usize)?)
     }
 

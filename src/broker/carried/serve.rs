@@ -73,7 +73,7 @@ async fn once(broker: Arc<Broker>, question: Question) -> BoxStream<'static, Res
                 };
                 answer::encode_run(&told)
             };
-            tokio::task::spawn_blocking(read).await.unwrap_or_default()
+            cluster::threads::blocking(read).await.unwrap_or_default()
         }
         Question::Positions { namespace, reader } => rows(broker.positions_here(namespace, &reader).await),
         Question::Readers(namespace) => rows(broker.readers_here(namespace).await),
@@ -111,7 +111,7 @@ async fn look(broker: Arc<Broker>, looks: Vec<(PartitionId, Look)>) -> Vec<Piece
         vec![Piece::Memory(answer::encode_looks(&told).into())]
     };
     // Some may read from disk.
-    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    cluster::threads::blocking(look).await.unwrap_or_default()
 }
 
 /// A topic as this node knows it. One it does not know (yet, or any more) is answered like one it does not lead.
@@ -156,7 +156,7 @@ impl Outgoing {
                         let mut bytes = vec![0; want];
                         file.read_exact_at(&mut bytes, at).map(|()| bytes)
                     };
-                    let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other);
+                    let read = cluster::threads::blocking(read).await.map_err(io::Error::other);
                     return Some(match read.and_then(|read| read) {
                         Ok(bytes) => Ok(bytes.into()),
                         Err(error) => {

@@ -6,6 +6,7 @@ use crate::machine::Fetch;
 use crate::peer::proto::FetchRequest;
 use crate::peer::proto::raft_client::RaftClient;
 use crate::peer::{Class, PeerError};
+use crate::threads;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::future::Future;
@@ -109,7 +110,7 @@ impl Fetcher {
     /// Unless the node stops first.
     fn wait<T>(&self, until: impl Future<Output = T>) -> io::Result<T> {
         let stop = self.from.stop.clone();
-        self.runtime.block_on(async {
+        threads::wait(&self.runtime, async {
             tokio::select! {
                 done = until => Ok(done),
                 () = stop.cancelled() => Err(io::Error::new(io::ErrorKind::Interrupted, "the node is stopping")),

@@ -172,7 +172,7 @@ impl RaftRpc for Service {
         let missing = || Status::not_found(format!("range {range} has nothing to give here"));
         let bulk = self.replicas.bulk(RangeId(range)).ok_or_else(missing)?;
         let _turn = self.turns.acquire().await.map_err(stopped)?;
-        let read = tokio::task::spawn_blocking(move || bulk.read(&ask));
+        let read = crate::threads::blocking(move || bulk.read(&ask));
         let data = read.await.map_err(stopped)?.map_err(stopped)?;
         let crc = crc(&data);
         Ok(Response::new(proto::FetchReply { data, crc }))
