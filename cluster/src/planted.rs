@@ -22,8 +22,8 @@ pub enum Bug {
     UnsavedPositions,
     /// A node's catalog passes over some declarations.
     SkippedDeclaration,
-    /// A node that heard of a leader believes nobody who tells of a later one.
-    FirstLeaderForEver,
+    /// Who comes to lead after others did is never ready to answer.
+    NeverReady,
 }
 
 impl Bug {
@@ -38,7 +38,7 @@ impl Bug {
         Self::ReadWithoutLead,
         Self::UnsavedPositions,
         Self::SkippedDeclaration,
-        Self::FirstLeaderForEver,
+        Self::NeverReady,
     ];
 }
 

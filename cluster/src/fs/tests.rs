@@ -164,3 +164,21 @@ fn a_volume_sync_keeps_files_and_names() {
         volume.sync().unwrap();
     }
 }
+
+#[test]
+fn who_is_killed_loses_its_handles_and_locks_and_nothing_that_it_wrote() {
+    let memory = MemoryFs::new(1);
+    let fs: &dyn FileSystem = &memory;
+    let (path, lock) = (PathBuf::from("/one"), PathBuf::from("/lock"));
+    let held = fs.lock(&lock).unwrap();
+    let file = fs.create(&path).unwrap();
+    file.write_all_at(b"unsynced", 0).unwrap();
+    memory.kill();
+    file.write_all_at(b"late", 0).unwrap_err();
+    let next = fs.lock(&lock).unwrap();
+    // The dead one's does not free it.
+    drop(held);
+    assert_eq!(fs.lock(&lock).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    drop(next);
+    assert_eq!(read(fs, &path, 8).unwrap(), b"unsynced");
+}

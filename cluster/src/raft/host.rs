@@ -2,7 +2,7 @@
 
 use super::checkpoint::{self, Pace, Progress};
 use super::net::{self, Network, Replicas, Service};
-use super::{Fold, Raft, store::Store};
+use super::{Fold, Raft, store::Store, told};
 use crate::fs::FileSystem;
 use crate::ids::{NodeId, RangeId};
 use crate::machine::{Bulk, Machine};
@@ -468,17 +468,14 @@ impl Follow {
                 let metrics = metrics.borrow_and_update();
                 let mut members = metrics.membership_config.nodes().map(|(node, _)| *node);
                 let alone = members.next() == Some(self.node) && members.next().is_none();
-                let leader = match planted::has(Bug::LeadsUnelected) {
-                    true => Some(metrics.vote.leader_id.voted_for),
-                    false => metrics.current_leader,
-                };
-                (leader, metrics.vote.leader_id.term, alone)
+                let (leader, term) = told::leader(&metrics);
+                (leader, term, alone)
             };
             let folded = *self.applied.borrow_and_update();
             let now = Leadership {
                 leader,
                 term,
-                here: leader == Some(self.node) && folded == Some(term),
+                here: leader == Some(self.node) && folded == Some(term) && !(term > 3 && planted::has(Bug::NeverReady)),
             };
             self.leadership
                 .send_if_modified(|was| std::mem::replace(was, now) != now);

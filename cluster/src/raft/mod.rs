@@ -24,6 +24,7 @@ mod store;
 mod succession;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub use change::{ChangeError, MemberProgress, RangeProgress};
 pub use host::{HostConfig, HostError, RangeHost, Start};

@@ -14,7 +14,6 @@
 
 use crate::catalog::{Catalog, Namespace, State, Topic};
 use crate::ids::{NodeId, RangeId, SYSTEM_RANGE};
-use crate::planted::{self, Bug};
 use crate::range::{Leadership, Range};
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
@@ -44,9 +43,6 @@ struct Known {
 impl Known {
     /// Takes news in, whatever order they come in.
     fn merge(self, news: Known) -> Known {
-        if self.leader.is_some() && planted::has(Bug::FirstLeaderForEver) {
-            return self;
-        }
         match news.term.cmp(&self.term) {
             std::cmp::Ordering::Less => self,
             std::cmp::Ordering::Equal => Known {

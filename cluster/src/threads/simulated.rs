@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// Bytes of a coroutine's stack; taken as they are used.
-const STACK: usize = 1 << 20;
+const STACK: usize = 4 << 20;
 
 /// What a coroutine waits for. Lies on its stack.
 type Wait = *mut (dyn Future<Output = ()> + 'static);
