@@ -17,6 +17,8 @@ pub struct Job {
     pub seed: u64,
     pub nodes: usize,
     pub plant: Option<String>,
+    /// The only invariant that counts.
+    pub only: Option<String>,
 }
 
 /// What came of it.
@@ -34,10 +36,11 @@ pub struct Ran {
 impl Job {
     /// How to run it again.
     pub fn again(&self) -> String {
-        let plant = self
-            .plant
-            .as_ref()
-            .map_or(String::new(), |bug| format!(" --plant {bug}"));
+        let option = |name: &str, value: &Option<String>| {
+            let value = value.as_ref();
+            value.map_or_else(String::new, |value| format!(" --{name} {value}"))
+        };
+        let plant = option("plant", &self.plant) + &option("only", &self.only);
         format!(
             "cargo test --test sim -- --seed {} --nodes {}{plant} --trace",
             self.seed, self.nodes
@@ -50,6 +53,9 @@ impl Job {
         command.args(["--seed", &self.seed.to_string(), "--nodes", &self.nodes.to_string()]);
         if let Some(bug) = &self.plant {
             command.args(["--plant", bug]);
+        }
+        if let Some(invariant) = &self.only {
+            command.args(["--only", invariant]);
         }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut out = child.stdout.take().context("no output")?;

@@ -25,11 +25,12 @@
 //! ```text
 //!   cargo test --test sim                                     20 seeds; one twice; every planted bug
 //!   cargo test --test sim -- --seeds 1000 [--from 1] [--nodes 5]
-//!   cargo test --test sim -- --seed 17 --nodes 3 [--plant AckBeforeSync] [--trace]
+//!   cargo test --test sim -- --seed 17 --nodes 3 [--plant RepeatsStored] [--only INVARIANT] [--trace]
 //!   cargo test --test sim -- --twice 17
 //! ```
 //!
-//! With `--trace` every event is printed, and with `RUST_LOG` what the nodes log.
+//! With `--trace` every event is printed, and with `RUST_LOG` what the nodes log; logging takes randomness, too, so a trace
+//! with it is another one than without.
 
 mod campaign;
 mod door;
@@ -59,6 +60,7 @@ struct Asked {
     twice: Option<u64>,
     nodes: Option<usize>,
     plant: Option<String>,
+    only: Option<String>,
     trace: bool,
     list: bool,
     /// Of the test runner: which parts to run.
@@ -81,6 +83,7 @@ impl Asked {
                 "--twice" => asked.twice = Some(number()?),
                 "--nodes" => asked.nodes = Some(number()? as usize),
                 "--plant" => asked.plant = words.next(),
+                "--only" => asked.only = words.next(),
                 "--trace" => asked.trace = true,
                 "--list" => asked.list = true,
                 // Options of the test runner that mean nothing here.
@@ -147,6 +150,7 @@ fn job(seed: u64, nodes: usize) -> Job {
         seed,
         nodes,
         plant: None,
+        only: None,
     }
 }
 
@@ -169,7 +173,7 @@ fn one(asked: &Asked, seed: u64, nodes: usize) -> anyhow::Result<ExitCode> {
             .with_ansi(false)
             .init();
     }
-    let outcome = run::run(seed, nodes, trace);
+    let outcome = run::run(seed, nodes, trace, asked.only.clone());
     let (events, sum) = outcome.trace;
     let ran = format!(
         "seed={seed} nodes={nodes} time={} records={} events={events} trace={sum:016x}",

@@ -147,7 +147,8 @@ async fn join(catalog: &Catalog, system: &Range, id: NodeId, first: bool) -> any
     }
 }
 
-/// Small, so that all that happens once a log is long happens soon.
+/// Small, so that all that happens once a log is long happens soon; and of half the haste, as much of what a simulation
+/// costs is heartbeats.
 fn host_config(plan: &Plan) -> HostConfig {
     HostConfig {
         wal: WalConfig {
@@ -157,6 +158,8 @@ fn host_config(plan: &Plan) -> HostConfig {
             cache_bytes: 4 << 10,
             headroom: 0,
         },
+        heartbeat: Duration::from_millis(300),
+        election: (Duration::from_millis(600), Duration::from_millis(1200)),
         checkpoint_bytes: plan.checkpoint_bytes,
         checkpoint_interval: Duration::from_millis(plan.checkpoint),
         log_span: 256 << 10,

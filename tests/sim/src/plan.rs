@@ -118,7 +118,7 @@ impl Plan {
     pub fn new(seed: u64, nodes: usize) -> Self {
         let mut random = StdRng::seed_from_u64(seed ^ 0x7e55_a21d_b000_0001);
         let r = &mut random;
-        let length = r.random_range(8_000..16_000);
+        let length = r.random_range(5_000..10_000);
         let mut plan = Self {
             nodes,
             partitions: r.random_range(2..=4),

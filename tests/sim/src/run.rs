@@ -1,6 +1,6 @@
 //! A simulation from its beginning to its end.
 
-use crate::history::Violation;
+use crate::history::{History, Violation};
 use crate::invariants::{FORMING, HEALING, LIVENESS};
 use crate::node::id_of;
 use crate::seeded;
@@ -31,11 +31,13 @@ pub struct Outcome {
 }
 
 /// Runs a seed, on this thread alone. The process is the simulation's from then on.
-pub fn run(seed: u64, nodes: usize, trace: Trace) -> Outcome {
+pub fn run(seed: u64, nodes: usize, trace: Trace, only: Option<String>) -> Outcome {
     seeded::begin(seed);
     cluster::threads::simulate();
     let plan = Arc::new(Plan::new(seed, nodes));
-    let mut world = World::new(seed, plan.clone(), trace.clone());
+    let mut world = World::new(seed, plan.clone(), trace.clone(), only);
+    let history = world.history.clone();
+    panic_is_violation(history);
     let ended = simulate(&mut world, &plan);
     if let Err(violation) = ended {
         world.history.violate(violation);
@@ -50,6 +52,18 @@ pub fn run(seed: u64, nodes: usize, trace: Trace) -> Outcome {
     // What is left has no meaning any more, and need not be taken down.
     std::mem::forget(world);
     outcome
+}
+
+/// A panic on any thread ends the simulation: a task that dies of one is missed by nobody else.
+fn panic_is_violation(history: History) {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        history.violate(Violation {
+            invariant: "panics",
+            what: panic.to_string().replace('\n', " "),
+        });
+        usual(panic);
+    }));
 }
 
 fn simulate(world: &mut World, plan: &Arc<Plan>) -> Result<(), Violation> {

@@ -62,8 +62,8 @@ fn step(runtime: &Runtime, time: u64) {
 }
 
 impl World {
-    pub fn new(seed: u64, plan: Arc<Plan>, trace: Trace) -> Self {
-        let history = History::new(trace.clone());
+    pub fn new(seed: u64, plan: Arc<Plan>, trace: Trace, only: Option<String>) -> Self {
+        let history = History::new(trace.clone(), only);
         let machine = |node: usize| Machine {
             files: MemoryFs::new(seed.wrapping_mul(1000) + node as u64),
             began: node > 0,
