@@ -205,7 +205,7 @@ impl PartitionMachine {
                 // A refusal leaves nothing behind, for a checkpoint holds partitions with records only.
                 if let Some(claim) = batch.claim()
                     && let Judgement::OutOfOrder { expected } =
-                        ProducerTable::default().judge(claim, true, append.append_ms, append.producer_expiry_ms)
+                        ProducerTable::default().judge(claim, append.append_ms, append.producer_expiry_ms)
                 {
                     return Verdict::OutOfOrder {
                         expected,
@@ -225,7 +225,7 @@ impl PartitionMachine {
         let now_ms = append.append_ms;
         if let Some(claim) = batch.claim() {
             let expiry_ms = append.producer_expiry_ms;
-            match partition.producers.judge(claim, base_offset == 0, now_ms, expiry_ms) {
+            match partition.producers.judge(claim, now_ms, expiry_ms) {
                 Judgement::Accept => partition.producers.record(claim, base_offset, now_ms, expiry_ms),
                 Judgement::Repeat { .. } if planted::has(Bug::RepeatsStored) => {}
                 Judgement::Repeat { base_offset, append_ms } => {

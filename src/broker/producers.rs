@@ -6,8 +6,12 @@
 //!   same epoch   first..=last is in the window -> Repeat      first == next -> Accept     else OutOfOrder (or TooOld)
 //!   newer epoch  first == 0                    -> Accept, the window starts anew          else OutOfOrder
 //!   older epoch                                -> Fenced
-//!   unknown      log never held a record       -> Accept 0 only      else Accept any (what is known may have expired)
+//!   unknown      id above all that expired     -> Accept 0 only      else Accept any (what was known may have expired)
 //! ```
+//!
+//! An unknown producer that never wrote here must begin at 0: while the lead moves, its first batch may be refused and the
+//! second, sent before the answer, reach the new leader. Taken, it would shut the first one out for good. Ids are given once
+//! and in rising order, so one above every id that was forgotten is of a producer that never wrote. (Kafka takes any.)
 //!
 //! A pure fold over commands: time is an argument. It is part of a range's applied state, so it survives restarts and
 //! changes of leader. It does not depend on what the log still holds: retention forgets records, not producers.
@@ -87,19 +91,19 @@ pub(super) struct ProducerTable {
     producers: HashMap<i64, Producer>,
     /// No producer wrote last before this; lets expiry pass over a table in which nothing can have expired.
     oldest_ms: i64,
+    /// The largest id that expired and was taken out, and one more; 0: none was.
+    forgotten: i64,
 }
 
 impl ProducerTable {
-    /// Judges a batch taken at `now_ms`. `never_held`: the partition's log never held a record.
-    pub(super) fn judge(&self, claim: Claim, never_held: bool, now_ms: i64, expiry_ms: i64) -> Judgement {
-        let known = self
-            .producers
-            .get(&claim.producer_id)
-            .filter(|p| !expired(p.last_ms, now_ms, expiry_ms));
-        let Some(producer) = known else {
-            return match claim.first < 0 || never_held && claim.first != 0 {
-                true => Judgement::OutOfOrder { expected: 0 },
-                false => Judgement::Accept,
+    /// Judges a batch taken at `now_ms`.
+    pub(super) fn judge(&self, claim: Claim, now_ms: i64, expiry_ms: i64) -> Judgement {
+        let held = self.producers.get(&claim.producer_id);
+        let Some(producer) = held.filter(|p| !expired(p.last_ms, now_ms, expiry_ms)) else {
+            let may_have_written = held.is_some() || claim.producer_id < self.forgotten;
+            return match claim.first == 0 || claim.first > 0 && may_have_written {
+                true => Judgement::Accept,
+                false => Judgement::OutOfOrder { expected: 0 },
             };
         };
         if claim.epoch < producer.epoch {
@@ -168,13 +172,19 @@ impl ProducerTable {
         producer.window.push(batch);
     }
 
-    /// Forgets producers that did not write for `expiry_ms`. [`Self::judge`] takes them for unknown already, so when this
-    /// runs changes no verdict.
+    /// Forgets producers that did not write for `expiry_ms`. [`Self::judge`] takes them for unknown already.
     fn expire(&mut self, now_ms: i64, expiry_ms: i64) {
         if self.producers.is_empty() || !expired(self.oldest_ms, now_ms, expiry_ms) {
             return;
         }
-        self.producers.retain(|_, p| !expired(p.last_ms, now_ms, expiry_ms));
+        let forgotten = &mut self.forgotten;
+        self.producers.retain(|id, p| {
+            let gone = expired(p.last_ms, now_ms, expiry_ms);
+            if gone {
+                *forgotten = id.saturating_add(1).max(*forgotten);
+            }
+            !gone
+        });
         self.oldest_ms = self.oldest();
     }
 
@@ -185,6 +195,7 @@ impl ProducerTable {
     /// ```text
     ///   count u32 | count x (id i64 | epoch i16 | from_zero u8 | last_ms i64 | batches u32
     ///                        | batches x (first i32 | last i32 | base_offset i64 | append_ms i64))
+    ///             | forgotten i64 (may be missing: whoever wrote it did not know, so any id may be forgotten)
     /// ```
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.producers.len() as u32);
@@ -201,6 +212,7 @@ impl ProducerTable {
                 out.put_i64(batch.append_ms);
             }
         }
+        out.put_i64(self.forgotten);
     }
 
     pub(super) fn decode(mut input: &[u8]) -> Result<Self, Malformed> {
@@ -235,10 +247,15 @@ impl ProducerTable {
                 },
             );
         }
+        let forgotten = match input.is_empty() {
+            true => i64::MAX,
+            false => input.try_get_i64()?,
+        };
         finish(input)?;
         let mut table = Self {
             producers,
             oldest_ms: 0,
+            forgotten,
         };
         table.oldest_ms = table.oldest();
         Ok(table)

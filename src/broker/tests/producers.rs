@@ -24,8 +24,17 @@ struct Partition {
 }
 
 impl Partition {
+    /// Of before what was forgotten was noted: anybody may have written.
+    fn of_old(log_end: i64) -> Self {
+        Self {
+            table: ProducerTable::decode(&0u32.to_be_bytes()).unwrap(),
+            log_end,
+            ..Self::default()
+        }
+    }
+
     fn append_at(&mut self, claim: Claim, now_ms: i64) -> Judgement {
-        let judgement = self.table.judge(claim, self.log_end == 0, now_ms, DAY_MS);
+        let judgement = self.table.judge(claim, now_ms, DAY_MS);
         if judgement == Judgement::Accept {
             self.table.record(claim, self.log_end, now_ms, DAY_MS);
             self.stored.push((claim, self.log_end));
@@ -86,16 +95,44 @@ fn an_empty_partition_takes_the_first_sequence_only() {
 }
 
 #[test]
-fn an_unknown_producer_may_begin_anywhere_in_a_log_that_held_records() {
-    let mut partition = Partition {
-        log_end: 100,
-        ..Partition::default()
-    };
+fn a_producer_that_may_have_been_forgotten_may_begin_anywhere() {
+    let mut partition = Partition::of_old(100);
     assert_eq!(partition.append(claim(3, 17, 3)), Judgement::Accept);
     assert_eq!(partition.append(claim(3, 20, 3)), Judgement::Accept);
     // What was before 17 is not known: to call it stored could lose it.
     assert_eq!(partition.append(claim(3, 10, 7)), out_of_order(23));
     assert_eq!(partition.append(claim(3, -1, 1)), out_of_order(23));
+}
+
+/// The first of two batches met a leader that was just losing the lead, the second the new one.
+#[test]
+fn a_second_batch_does_not_shut_out_the_first_that_a_former_leader_refused() {
+    let mut partition = Partition::default();
+    let other = Claim {
+        producer_id: 3,
+        ..claim(0, 0, 9)
+    };
+    assert_eq!(partition.append(other), Judgement::Accept, "the log holds records");
+    assert_eq!(partition.append(claim(0, 134, 6)), out_of_order(0));
+    assert_eq!(partition.append(claim(0, 0, 134)), Judgement::Accept);
+    assert_eq!(partition.append(claim(0, 134, 6)), Judgement::Accept);
+}
+
+#[test]
+fn only_ids_up_to_the_last_that_was_forgotten_may_have_written() {
+    let mut partition = Partition::default();
+    let of = |producer_id, first| Claim {
+        producer_id,
+        ..claim(0, first, 1)
+    };
+    assert_eq!(partition.append_at(of(5, 0), 0), Judgement::Accept);
+    assert_eq!(partition.append_at(of(9, 0), 1 + DAY_MS), Judgement::Accept);
+    let mut encoded = Vec::new();
+    partition.table.encode(&mut encoded);
+    partition.table = ProducerTable::decode(&encoded).unwrap();
+    assert_eq!(partition.append_at(of(6, 3), 1 + DAY_MS), out_of_order(0));
+    assert_eq!(partition.append_at(of(4, 3), 1 + DAY_MS), Judgement::Accept);
+    assert_eq!(partition.append_at(of(5, 1), 1 + DAY_MS), Judgement::Accept);
 }
 
 #[test]
@@ -116,10 +153,7 @@ fn an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero() {
 
 #[test]
 fn sequences_go_on_at_zero_after_the_largest() {
-    let mut partition = Partition {
-        log_end: 1,
-        ..Partition::default()
-    };
+    let mut partition = Partition::of_old(1);
     let near = i32::MAX - 4;
     assert_eq!(partition.append(claim(0, near, 3)), Judgement::Accept);
     // Sequences near+3, near+4 (the largest), 0, 1.
@@ -128,10 +162,7 @@ fn sequences_go_on_at_zero_after_the_largest() {
     assert_eq!(partition.append(claim(0, 3, 1)), out_of_order(2));
     assert_eq!(partition.append(claim(0, 2, 1)), Judgement::Accept);
 
-    let mut exact = Partition {
-        log_end: 1,
-        ..Partition::default()
-    };
+    let mut exact = Partition::of_old(1);
     assert_eq!(exact.append(claim(0, i32::MAX, 1)), Judgement::Accept);
     assert_eq!(exact.append(claim(0, 1, 1)), out_of_order(0));
     assert_eq!(exact.append(claim(0, 0, 1)), Judgement::Accept);
@@ -143,7 +174,7 @@ fn a_gap_across_the_wrap_is_not_taken_for_old() {
     // From zero in one batch of all sequences but the last few.
     table.record(claim(0, 0, i32::MAX - 100), 0, 0, DAY_MS);
     table.record(claim(0, i32::MAX - 100, 101), 0, 0, DAY_MS);
-    let judge = |first, count| table.judge(claim(0, first, count), false, 0, DAY_MS);
+    let judge = |first, count| table.judge(claim(0, first, count), 0, DAY_MS);
     assert_eq!(judge(0, 10), Judgement::Accept);
     assert_eq!(judge(10, 10), out_of_order(0));
 }
@@ -226,7 +257,7 @@ proptest! {
         start in prop_oneof![Just(0), 1..i32::MAX, (i32::MAX - 200)..=i32::MAX],
         steps in vec(step(), 1..60),
     ) {
-        let mut partition = Partition { log_end: 1, ..Partition::default() };
+        let mut partition = Partition::of_old(1);
         let (mut epoch, mut next) = (0i16, start);
         // Stored under the current epoch: (claim, base offset), oldest first.
         let mut stored: Vec<(Claim, i64)> = Vec::new();
