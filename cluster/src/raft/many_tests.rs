@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -40,7 +40,11 @@ pub(crate) struct Relay {
 
 impl Relay {
     async fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // Of a size of its own, or the system makes it larger as it likes, and a narrow way holds all there is to send.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(128 << 10).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(64).unwrap();
         let nowhere: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let relay = Self {
             address: listener.local_addr().unwrap(),
