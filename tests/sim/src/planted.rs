@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 /// Seeds tried before a bug counts as not noticed.
 const SEEDS: u64 = 30;
 
-/// Bugs that show only where a crash hits the right moment: not tried here, for there are seeds by the hundred in which they
-/// do not show. By hand: `--plant ForgottenVote --seeds 1000`.
+/// Bugs that show only where a crash hits the right moment: not tried here, as in the few seeds tried they did not show.
+/// By hand: `--plant ForgottenVote --seeds 1000`.
 const RARE: [Bug; 2] = [Bug::AckBeforeSync, Bug::ForgottenVote];
 
 /// The invariant that must notice a bug.
