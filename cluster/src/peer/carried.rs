@@ -25,6 +25,9 @@ pub trait Carrier: Debug + Send + Sync {
         class: Class,
         request: http::Request<Body>,
     ) -> BoxFuture<'static, Result<http::Response<Body>, Status>>;
+
+    /// Whether anybody listens at `to`, as a connection that is tried there tells; `None` where nothing comes back.
+    fn listens(&self, from: NodeId, to: &str) -> Option<bool>;
 }
 
 /// What a node answers.

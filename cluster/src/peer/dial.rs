@@ -284,15 +284,25 @@ impl Peers {
         };
         for pause in ENDING {
             tokio::time::sleep(pause).await;
-            match tokio::time::timeout(CONNECT, TcpStream::connect(&address)).await {
-                Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => return true,
-                // It listens.
-                Ok(Ok(_)) => {}
+            match self.listens(&address).await {
+                Some(false) => return true,
+                Some(true) => {}
                 // A machine or a network that is gone says nothing.
-                Ok(Err(_)) | Err(_) => return false,
+                None => return false,
             }
         }
         false
+    }
+
+    async fn listens(&self, address: &str) -> Option<bool> {
+        #[cfg(feature = "testing")]
+        if let Transport::Carried(carrier) = &self.inner.transport {
+            return carrier.listens(self.inner.node, address);
+        }
+        match tokio::time::timeout(CONNECT, TcpStream::connect(address)).await.ok()? {
+            Ok(_) => Some(true),
+            Err(error) => (error.kind() == ErrorKind::ConnectionRefused).then_some(false),
+        }
     }
 
     /// Nodes that answer again after they did not.

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use plan::Weather;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -50,6 +50,8 @@ struct Inner {
     weather: Weather,
     queue: BTreeMap<(u64, u64), Event>,
     ports: BTreeMap<NodeId, Port>,
+    /// Nodes whose machine is gone with them, so that nothing says that nobody listens.
+    gone: BTreeSet<NodeId>,
     /// Which life of a node is the last one.
     lives: BTreeMap<NodeId, u64>,
     ways: BTreeMap<(NodeId, NodeId), Way>,
@@ -85,6 +87,7 @@ impl Net {
                 weather: Weather::CALM,
                 queue: BTreeMap::new(),
                 ports: BTreeMap::new(),
+                gone: BTreeSet::new(),
                 lives: BTreeMap::new(),
                 ways: BTreeMap::new(),
                 calls: BTreeMap::new(),
@@ -109,6 +112,7 @@ impl Net {
     pub fn open(&self, line: &Line, runtime: Handle, answers: Carried) {
         let inner = &mut *self.inner.lock();
         if inner.lives.get(&line.node) == Some(&line.life) {
+            inner.gone.remove(&line.node);
             inner.ports.insert(line.node, Port { runtime, answers });
         }
     }
@@ -118,6 +122,9 @@ impl Net {
         let inner = &mut *self.inner.lock();
         *inner.lives.entry(node).or_default() += 1;
         inner.ports.remove(&node);
+        if silent {
+            inner.gone.insert(node);
+        }
         inner.lose_calls(node, silent);
     }
 
@@ -209,6 +216,14 @@ impl Carrier for Line {
             *response.headers_mut() = head.headers;
             Ok(response)
         })
+    }
+
+    fn listens(&self, from: NodeId, to: &str) -> Option<bool> {
+        let to = at(to)?;
+        let inner = self.net.inner.lock();
+        let held = |way| inner.ways.get(&way).is_some_and(ways::Way::is_held);
+        let nothing = inner.gone.contains(&to) || held((from, to)) || held((to, from));
+        (!nothing).then(|| inner.ports.contains_key(&to))
     }
 }
 
