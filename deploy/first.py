@@ -1,6 +1,7 @@
 """A first produce and consume with an unchanged Kafka client: python3 first.py [host:port]"""
 
 import sys
+import time
 
 from confluent_kafka import Consumer, Producer
 
@@ -16,10 +17,16 @@ if producer.flush(10):
 
 consumer = Consumer({**settings, "group.id": "billing", "auto.offset.reset": "earliest"})
 consumer.subscribe([topic])
-for _ in range(3):
-    message = consumer.poll(10)
-    if message is None or message.error():
-        sys.exit(f"nothing came: {message and message.error()}")
-    print(message.partition(), message.offset(), message.key(), message.value())
+deadline, came, last = time.monotonic() + 30, 0, None
+while came < 3:
+    message = consumer.poll(1)
+    if message is not None and not message.error():
+        print(message.partition(), message.offset(), message.key(), message.value())
+        came += 1
+        continue
+    # Such as a coordinator that has just moved: the client goes on by itself.
+    last = message.error() if message else last
+    if time.monotonic() > deadline:
+        sys.exit(f"nothing came: {last}")
 consumer.commit(asynchronous=False)
 consumer.close()
