@@ -82,7 +82,7 @@ fn push(stream: &mut TcpStream, bytes: &[u8]) {
 }
 
 /// The value of a metric's line.
-fn metric(node: &Process, line: &str) -> u64 {
+pub fn metric(node: &Process, line: &str) -> u64 {
     let text = node.get("/metrics").expect("metrics").1;
     let found = text.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '));
     found
