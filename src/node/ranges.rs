@@ -4,7 +4,7 @@ use crate::broker::Broker;
 use anyhow::Context;
 use cluster::catalog::RangeRow;
 use cluster::ids::NodeId;
-use cluster::raft::{RangeHost, Start};
+use cluster::raft::{HostError, RangeHost, Start};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -45,8 +45,10 @@ async fn start(host: &RangeHost, broker: &Broker, row: &RangeRow, how: Start) ->
 pub async fn follow_catalog(host: RangeHost, broker: Arc<Broker>, node: NodeId) {
     let mut changed = broker.catalog().changed();
     while changed.changed().await.is_ok() {
-        if let Err(e) = start_all(&host, &broker, node).await {
-            tracing::error!(error = format!("{e:#}"), "a range does not start");
+        match start_all(&host, &broker, node).await {
+            Err(e) if matches!(e.downcast_ref(), Some(HostError::Stopping(_))) => return,
+            Err(e) => tracing::error!(error = format!("{e:#}"), "a range does not start"),
+            Ok(()) => {}
         }
     }
 }

@@ -24,6 +24,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Settings of all ranges of a node.
 #[derive(Clone, Debug)]
@@ -83,6 +84,9 @@ pub enum HostError {
     /// The log has nothing of the range, and it was not to be made.
     #[error("range {0} does not exist here")]
     Missing(RangeId),
+    /// The host is being shut down.
+    #[error("range {0} is not started: this node is stopping")]
+    Stopping(RangeId),
     /// Raft did not start.
     #[error("range {range}: {why}")]
     Raft {
@@ -124,6 +128,8 @@ struct Inner {
     feed: LeadershipFeed,
     fetching: Arc<net::Pace>,
     stop: CancellationToken,
+    /// Ranges that are being started: a shutdown waits for them, as none may write once it is over.
+    starting: TaskTracker,
     pace: Pace,
     fatal: watch::Sender<Option<Arc<str>>>,
     running: Arc<Mutex<BTreeMap<RangeId, Running>>>,
@@ -213,6 +219,7 @@ impl RangeHost {
                 feed: LeadershipFeed::default(),
                 fetching: Arc::new(net::Pace::new(config.fetch_rate)),
                 stop: CancellationToken::new(),
+                starting: TaskTracker::new(),
                 pace: Pace {
                     interval: config.checkpoint_interval,
                     span: config.log_span + config.keep_bytes,
@@ -276,6 +283,11 @@ impl RangeHost {
     pub async fn start(&self, id: RangeId, machine: Box<dyn Machine>, how: Start) -> Result<Range, HostError> {
         let inner = &*self.inner;
         let failed = |why: String| HostError::Raft { range: id, why };
+        // Before the look: a shutdown that is not seen here waits for this token.
+        let _starting = inner.starting.token();
+        if inner.stop.is_cancelled() {
+            return Err(HostError::Stopping(id));
+        }
         if self.range(id).is_some() {
             return Err(HostError::Running(id));
         }
@@ -364,6 +376,7 @@ impl RangeHost {
                 led = here.wait_for(|leadership| leadership.here) => {
                     led.map_err(|_| failed("stopped while it started".into()))?;
                 }
+                () = inner.stop.cancelled() => return Err(HostError::Stopping(id)),
                 why = fatal.wait_for(Option::is_some) => {
                     let why = why.ok().and_then(|why| why.clone());
                     return Err(failed(why.as_deref().unwrap_or("stopped").into()));
@@ -403,6 +416,8 @@ impl RangeHost {
     /// Stops all ranges, then the log. What was acknowledged is durable already.
     pub async fn shutdown(&self) {
         self.inner.stop.cancel();
+        self.inner.starting.close();
+        self.inner.starting.wait().await;
         let running = std::mem::take(&mut *self.inner.running.lock());
         for running in running.values() {
             running.tasks.iter().for_each(AbortHandle::abort);

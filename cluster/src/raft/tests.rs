@@ -252,6 +252,49 @@ async fn a_range_nobody_made_is_not_started() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_that_starts_while_its_node_stops_does_not_write_on() {
+    for pause in 0..24 {
+        let files = MemoryFs::new(pause);
+        let host = open(&files, small()).await;
+        let started = async {
+            let mut outcomes = Vec::new();
+            for id in 1..8 {
+                outcomes.push(
+                    host.start(RangeId(id), Paper::default().machine(), Start::Bootstrap)
+                        .await,
+                );
+            }
+            outcomes
+        };
+        let stopped = async {
+            for _ in 0..pause {
+                tokio::task::yield_now().await;
+            }
+            host.shutdown().await;
+            // As the next to open them would find them.
+            files.used()
+        };
+        let (outcomes, used) = tokio::join!(started, stopped);
+        let refused = |outcome: &Result<_, HostError>| matches!(outcome, Err(HostError::Stopping(_)));
+        let first = outcomes
+            .iter()
+            .position(refused)
+            .expect("stopped before all had started");
+        assert!(outcomes[..first].iter().all(Result::is_ok));
+        assert!(outcomes[first..].iter().all(refused));
+        assert!(host.fatal().borrow().is_none(), "{:?}", *host.fatal().borrow());
+        assert_eq!(files.used(), used);
+        let host = open(&files, small()).await;
+        for id in 1..8 {
+            let range = host
+                .start(RangeId(id), Paper::default().machine(), Start::Bootstrap)
+                .await;
+            range.unwrap().propose(command(0)).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_sync_ends_all_writes() {
     let files = MemoryFs::new(4);
     let mut config = small();

@@ -6,16 +6,19 @@ use crate::process::{PATIENCE, Process};
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 const PARTITIONS: i32 = 6;
 /// How many members there are, one phase after another.
 const SIZES: [usize; 7] = [1, 2, 3, 4, 3, 2, 1];
 const PER_PHASE: i64 = 300;
+/// Lines of a member's log that are kept.
+const LOGGED: usize = 200;
 
 /// What a member says of itself: tests/clients/member.py.
 #[derive(Debug, Default, Deserialize)]
@@ -32,6 +35,8 @@ struct Member {
     child: Child,
     /// Closing it asks the member to leave.
     stdin: Option<ChildStdin>,
+    /// The last of what its client logs.
+    log: Arc<Mutex<VecDeque<String>>>,
     owns: BTreeSet<i32>,
     left: bool,
 }
@@ -55,8 +60,23 @@ impl Group {
             .args([client.name(), &self.bootstrap, &self.topic, "billing", self.assignor])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("a member");
+        let log = Arc::<Mutex<VecDeque<String>>>::default();
+        let mut told = BufReader::new(child.stderr.take().expect("piped")).lines();
+        std::thread::spawn({
+            let log = log.clone();
+            move || {
+                while let Some(Ok(line)) = told.next() {
+                    let mut log = log.lock().expect("no panic");
+                    log.push_back(line);
+                    if log.len() > LOGGED {
+                        log.pop_front();
+                    }
+                }
+            }
+        });
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let said = self.tell.clone();
         std::thread::spawn(move || {
@@ -71,6 +91,7 @@ impl Group {
             name: format!("{} {index}", client.name()),
             stdin: child.stdin.take(),
             child,
+            log,
             owns: BTreeSet::new(),
             left: false,
         });
@@ -108,11 +129,16 @@ impl Group {
         while !holds(self) {
             let left = PATIENCE.saturating_sub(start.elapsed());
             let Ok((index, said)) = self.said.recv_timeout(left) else {
-                let owns: Vec<_> = self.members.iter().map(|m| (&m.name, &m.owns, m.left)).collect();
-                panic!(
-                    "waited for {what}: {} committed, members {owns:?}",
-                    self.committed.len()
-                );
+                for member in &self.members {
+                    println!("{} owns {:?}, left {}:", member.name, member.owns, member.left);
+                    member
+                        .log
+                        .lock()
+                        .expect("no panic")
+                        .iter()
+                        .for_each(|line| println!("  {line}"));
+                }
+                panic!("waited for {what}: {} committed", self.committed.len());
             };
             let member = &mut self.members[index];
             member.left |= said.left;

@@ -18,7 +18,7 @@ use cluster::forward::{Forward, ForwardParts};
 use cluster::fs::{FileSystem, MemoryFs};
 use cluster::ids::{NodeId, PartitionId, SYSTEM_RANGE};
 use cluster::meta::MetaStore;
-use cluster::raft::{HostConfig, RangeHost, Start};
+use cluster::raft::{HostConfig, HostError, RangeHost, Start};
 use cluster::routes::Routes;
 use std::path::Path;
 use std::sync::Arc;
@@ -207,8 +207,11 @@ async fn start_ranges(host: &RangeHost, broker: &Arc<Broker>) {
     for id in rows {
         if host.range(id).is_none() {
             let machine = broker.machine(id).unwrap();
-            let range = host.start(id, Box::new(machine), Start::Bootstrap).await.unwrap();
-            broker.add_range(id, range);
+            match host.start(id, Box::new(machine), Start::Bootstrap).await {
+                Ok(range) => broker.add_range(id, range),
+                Err(HostError::Stopping(_)) => return,
+                Err(error) => panic!("{error}"),
+            }
         }
     }
 }
