@@ -100,7 +100,8 @@ pub(super) struct Pace {
     pub span: u64,
     pub pressure: Arc<Notify>,
     pub wal: Arc<Wal>,
-    /// Bytes of log that all ranges together keep, once a checkpoint covers them, for members that are behind.
+    /// Bytes of log that all ranges together keep, once a checkpoint covers them, for members that are behind: none while the
+    /// disk is full.
     pub keep: u64,
     /// Ranges that run.
     pub ranges: Arc<AtomicUsize>,
@@ -109,8 +110,21 @@ pub(super) struct Pace {
 /// Takes a range's checkpoints, until dropped or the range stops. Nothing runs while the range is unchanged.
 pub(super) async fn run(raft: Raft, group: Group, progress: Arc<Progress>, pace: Pace) {
     loop {
-        progress.on_dirty.notified().await;
         tokio::select! {
+            () = progress.on_dirty.notified() => {}
+            () = pace.wal.filled() => {
+                // Covered long since, and kept for members that may be behind.
+                let covered = raft.data_metrics().borrow_watched().snapshot.map(|last| last.index);
+                if let Some(covered) = covered
+                    && drop_needless(&raft, &group, &progress, &pace, covered).await.is_none()
+                {
+                    return;
+                }
+                continue;
+            }
+        }
+        tokio::select! {
+            () = pace.wal.filled() => {}
             () = tokio::time::sleep(pace.interval) => {}
             () = progress.on_full.notified() => {}
             () = pace.pressure.notified() => {}
@@ -144,15 +158,24 @@ pub(super) async fn checkpoint(raft: &Raft, group: &Group, progress: &Progress, 
             _ = fatal.wait_for(Option::is_some) => return None,
         }
     }
-    let keep = pace.keep / pace.ranges.load(Ordering::Relaxed).max(1) as u64;
+    drop_needless(raft, group, progress, pace, index).await
+}
+
+/// Drops the log up to here but for what others may need; `None` when the range has stopped.
+async fn drop_needless(raft: &Raft, group: &Group, progress: &Progress, pace: &Pace, index: u64) -> Option<()> {
+    let full = !pace.wal.admits(true);
+    let keep = match full {
+        true => 0,
+        false => pace.keep / pace.ranges.load(Ordering::Relaxed).max(1) as u64,
+    };
     let Some(needless) = needless(raft, group, keep) else {
         return Some(());
     };
     let upto = needless.min(index);
     raft.trigger().purge_log(upto).await.ok()?;
     // Raft drops nothing that it is sending. That is right for who is a little behind; who can't keep up must not make the log
-    // grow for ever.
-    if pace.wal.span() > 2 * pace.span {
+    // grow for ever, nor fill the disk.
+    if full || pace.wal.span() > 2 * pace.span {
         progress.floor.send_replace(upto);
     }
     Some(())

@@ -459,6 +459,24 @@ async fn a_follower_further_behind_than_the_log_begins_from_a_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_gets_back_the_log_that_was_kept_for_who_is_behind() {
+    let mut cluster = Cluster::formed(3, config(), None).await;
+    cluster.write(10, 10).await;
+    let (leader, _) = cluster.led().await;
+    let follower = leader % 3 + 1;
+    cluster.kill(follower).await;
+    // Kept for the follower, as little as it is. Then the others have no room for more.
+    cluster.write(60, 8000).await;
+    for (_, member) in cluster.members.iter().filter(|(id, _)| id.0 != follower) {
+        member.files.set_capacity(member.files.used() + (16 << 10));
+    }
+    cluster.write(20, 8000).await;
+    cluster.dropped(follower, 50).await;
+    cluster.start(follower, Start::Restart).await;
+    cluster.agree().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_cut_off_acknowledges_nothing_and_follows_when_it_is_back() {
     let mut cluster = Cluster::formed(3, config(), None).await;
     cluster.write(50, 100).await;

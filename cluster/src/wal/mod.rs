@@ -244,6 +244,11 @@ impl Wal {
         self.shared.segments.admits(bulk)
     }
 
+    /// Resolves when the disk becomes full next: what the log holds and nobody needs should go.
+    pub async fn filled(&self) {
+        self.shared.segments.filled.notified().await;
+    }
+
     /// The error that ended the log, when one did.
     pub fn fatal(&self) -> watch::Receiver<Option<WalError>> {
         self.shared.fatal.subscribe()

@@ -10,11 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Names of segment files end so.
 const SUFFIX: &str = ".wal";
 /// How often the free space is asked for while the disk is full.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Segments kept for later while the disk is full: the next one.
+const SPARES_OF_A_FULL_DISK: usize = 1;
 /// Zeros are written in steps of this, each handed to the disk before the next.
 const FILL_STEP: usize = 1 << 20;
 
@@ -42,6 +45,8 @@ pub(super) struct Segments {
     /// Bytes free when last looked.
     free: AtomicU64,
     looked: Mutex<Option<Instant>>,
+    /// Told when the disk has become full.
+    pub filled: Notify,
 }
 
 impl Segments {
@@ -68,6 +73,7 @@ impl Segments {
             full: AtomicBool::new(false),
             free: AtomicU64::new(u64::MAX),
             looked: Mutex::new(None),
+            filled: Notify::new(),
         };
         segments.look();
         segments
@@ -103,18 +109,25 @@ impl Segments {
 
     /// Gives back every segment before `seq`.
     pub fn release_before(&self, seq: u64) {
-        // As many as were in use together will soon be wanted again: a new file costs more than it holds.
         let (released, limit) = {
             let mut live = self.live.write();
-            let limit = self.spares.max(live.len());
+            let limit = match self.full.load(Ordering::Acquire) {
+                true => SPARES_OF_A_FULL_DISK,
+                // As many as were in use together will soon be wanted again: a new file costs more than it holds.
+                false => self.spares.max(live.len()),
+            };
             let kept = live.split_off(&seq);
             (std::mem::replace(&mut *live, kept), limit)
         };
-        if released.is_empty() {
-            return;
+        if !released.is_empty() {
+            self.spare(released.into_values(), limit);
         }
+    }
+
+    /// Keeps so many segments for later, of these and those it has, and removes the others.
+    fn spare(&self, more: impl IntoIterator<Item = Arc<Segment>>, limit: usize) {
         let mut spare = self.spare.lock();
-        spare.extend(released.into_values());
+        spare.extend(more);
         // One that grew for a record longer than a segment does not wait to be used again.
         let usual = |segment: &Arc<Segment>| segment.file.len().is_ok_and(|len| len <= self.segment_bytes);
         let (mut kept, mut extra): (Vec<_>, Vec<_>) = std::mem::take(&mut *spare).into_iter().partition(usual);
@@ -146,7 +159,7 @@ impl Segments {
             Ok(free) => {
                 let full = free < self.headroom;
                 self.free.store(free, Ordering::Release);
-                if self.full.swap(full, Ordering::AcqRel) != full {
+                if self.turns(full) {
                     tracing::warn!(free, headroom = self.headroom, full, "disk space for the log changed");
                 }
             }
@@ -156,8 +169,18 @@ impl Segments {
 
     fn note(&self, error: &io::Error) {
         if fs::is_full(error) {
-            self.full.store(true, Ordering::Release);
+            self.turns(true);
         }
+    }
+
+    /// Whether that is news. What a disk that has just become full can get back, it gets.
+    fn turns(&self, full: bool) -> bool {
+        let news = self.full.swap(full, Ordering::AcqRel) != full;
+        if news && full {
+            self.spare([], SPARES_OF_A_FULL_DISK);
+            self.filled.notify_waiters();
+        }
+        news
     }
 
     /// Makes a segment ahead of its use when none is left, on a thread of its own: with its blocks written once, so that

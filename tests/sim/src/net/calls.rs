@@ -184,6 +184,12 @@ impl Inner {
         };
         self.calls.insert(call, begun);
         self.send(Event::Open { call });
+        if lost {
+            // Nothing is lost of a connection but with it.
+            self.sent += 1;
+            self.queue
+                .insert((self.now + SILENCE, self.sent), Event::Break { call });
+        }
         Ok(Begun {
             call,
             head: head_comes,

@@ -8,7 +8,7 @@
 //!
 //! What a stream carries comes in order, as by TCP; calls overtake each other. A way that is held carries nothing until it
 //! is free again, or for five seconds: then what was on its way is lost with its connections, as when a keep-alive fails.
-//! A lost call is never answered. Votes and hand-overs may come twice.
+//! So is a lost call, which is never answered: its connection breaks as late. Votes and hand-overs may come twice.
 
 mod body;
 mod calls;
