@@ -1,5 +1,7 @@
 //! The memory that requests and answers take: permits before bytes.
 
+use super::answers::Answers;
+use super::pulse::HURRY;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ pub struct Budget {
     /// What whole requests may hold.
     pub(crate) memory: Arc<Memory>,
     /// What answers may hold of records in memory.
-    pub(crate) answers: Arc<Memory>,
+    pub(crate) answers: Arc<Answers>,
 }
 
 impl Budget {
@@ -25,7 +27,7 @@ impl Budget {
         Self {
             arriving: Arc::new(Memory::new(arriving)),
             memory: Arc::new(Memory::new(bytes - arriving)),
-            answers: Arc::new(Memory::new(bytes)),
+            answers: Arc::new(Answers::new(bytes)),
         }
     }
 }
@@ -56,6 +58,8 @@ pub(crate) struct Memory {
 struct Waiters {
     next: u64,
     since: BTreeMap<u64, Instant>,
+    /// When somebody last went without what was not free.
+    refused: Option<Instant>,
 }
 
 /// Bytes held; given back when dropped.
@@ -95,11 +99,25 @@ impl Memory {
     /// Takes so many bytes if they are free now.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Held> {
         let bytes = u32::try_from(bytes).ok()?;
-        let permits = self.free.clone().try_acquire_many_owned(bytes).ok()?;
+        let Ok(permits) = self.free.clone().try_acquire_many_owned(bytes) else {
+            self.waiting.lock().refused = Some(Instant::now());
+            return None;
+        };
         Some(Held {
             permits: Some(permits),
             beyond: None,
         })
+    }
+
+    /// Whether somebody waits for bytes that others hold, or went without a moment ago.
+    pub(crate) fn is_short(&self) -> bool {
+        let waiting = self.waiting.lock();
+        !waiting.since.is_empty() || waiting.refused.is_some_and(|at| at.elapsed() < HURRY)
+    }
+
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.free.available_permits()
     }
 
     /// Takes so many bytes more, waiting while others hold too much.
@@ -158,6 +176,22 @@ impl Held {
         self
     }
 
+    /// Bytes of the budget; what is beyond it is not told.
+    pub(crate) fn bytes(&self) -> usize {
+        self.permits.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    /// Gives back what it holds more than so many bytes.
+    pub(crate) fn keep(&mut self, bytes: usize) {
+        let within = self.bytes();
+        if let (Some(permits), Some(more)) = (&mut self.permits, within.checked_sub(bytes)) {
+            drop(permits.split(more));
+        }
+        if within >= bytes {
+            self.beyond = None;
+        }
+    }
+
     fn add(&mut self, more: OwnedSemaphorePermit) {
         match &mut self.permits {
             Some(permits) => permits.merge(more),
@@ -190,5 +224,15 @@ mod tests {
         let mut d = Held::default();
         memory.grow(&mut d, 100).now_or_never().unwrap();
         assert!(memory.grow(&mut Held::default(), 1).now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_without_makes_it_short_for_a_moment() {
+        let memory = Memory::new(100);
+        let held = memory.try_take(60);
+        assert!(held.is_some() && !memory.is_short());
+        assert!(memory.try_take(60).is_none() && memory.is_short());
+        tokio::time::advance(HURRY).await;
+        assert!(!memory.is_short());
     }
 }

@@ -7,6 +7,7 @@
 //!   bytes arrive -> Budget::arriving -> whole -> Budget::memory -> answer -> Budget::answers
 //! ```
 
+mod answers;
 mod counts;
 mod memory;
 mod pulse;
@@ -15,6 +16,7 @@ mod registry;
 
 pub use memory::Budget;
 
+pub(crate) use answers::{Answers, Purse, Room, SMALL};
 pub(crate) use counts::{Counts, Reason};
 pub(crate) use memory::{Held, Memory};
 pub(crate) use pulse::{HURRY, Patience, Pulse};

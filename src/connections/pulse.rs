@@ -13,9 +13,12 @@ pub(crate) struct Patience {
     pub sign_in: Duration,
     /// Whether requests wait for memory that half-read ones hold: these must hurry then.
     pub pressed: bool,
+    /// Whether answers wait for memory that others hold: who takes these must hurry then.
+    pub answers_pressed: bool,
 }
 
-/// How long a half-read frame may rest, and how many bytes a second it must bring, while others wait for memory.
+/// How long a half-read frame, or an answer that is being taken, may rest, and how many bytes of it a second must come or
+/// go, while others wait for memory.
 pub(crate) const HURRY: Duration = Duration::from_secs(2);
 const PACE: u64 = 32 << 10;
 
@@ -40,6 +43,9 @@ pub(crate) struct Pulse {
     claim: AtomicU64,
     claimed: AtomicU64,
     write: AtomicU64,
+    /// Bytes of memory that what is written holds, and by when more of it must have gone.
+    holds: AtomicUsize,
+    due: AtomicU64,
     request: AtomicU64,
     open: AtomicUsize,
     bytes_in: AtomicU64,
@@ -58,6 +64,8 @@ impl Pulse {
             claim: AtomicU64::new(0),
             claimed: AtomicU64::new(0),
             write: AtomicU64::new(0),
+            holds: AtomicUsize::new(0),
+            due: AtomicU64::new(0),
             request: AtomicU64::new(1),
             open: AtomicUsize::new(0),
             bytes_in: AtomicU64::new(0),
@@ -113,13 +121,26 @@ impl Pulse {
         self.frame.store(0, Relaxed);
     }
 
-    /// The socket took bytes, and must take more.
-    pub(crate) fn write_moves(&self) {
-        self.write.store(self.now(), Relaxed);
+    /// What is written next holds so many bytes of the memory that answers share.
+    pub(crate) fn write_holds(&self, bytes: usize) {
+        self.holds.store(bytes, Relaxed);
     }
 
-    /// Bytes went.
+    /// The socket took bytes, and must take more.
+    pub(crate) fn write_moves(&self) {
+        let now = self.now();
+        if self.write.load(Relaxed) == 0 {
+            self.due.store(now + HURRY.as_millis() as u64, Relaxed);
+        }
+        self.write.store(now, Relaxed);
+    }
+
+    /// Bytes went: they give time for the next ones. No more than `HURRY` is saved up, as a socket takes the first ones at
+    /// once, whether the client does or not.
     pub(crate) fn sent(&self, bytes: usize) {
+        let now = self.now();
+        let earned = self.due.load(Relaxed).max(now) + (bytes as u64).saturating_mul(1000) / PACE;
+        self.due.store(earned.min(now + HURRY.as_millis() as u64), Relaxed);
         self.bytes_out
             .store(self.bytes_out.load(Relaxed) + bytes as u64, Relaxed);
     }
@@ -127,6 +148,7 @@ impl Pulse {
     /// Nothing is to be written.
     pub(crate) fn write_done(&self) {
         self.write.store(0, Relaxed);
+        self.holds.store(0, Relaxed);
     }
 
     /// A request came.
@@ -161,13 +183,18 @@ impl Pulse {
             Some(Tired::NotSignedIn)
         } else if since(&self.frame) > patience.stall || (patience.pressed && self.dawdles(now)) {
             Some(Tired::HalfFrame)
-        } else if since(&self.write) > patience.stall {
+        } else if since(&self.write) > patience.stall || (patience.answers_pressed && self.is_overdue(now)) {
             Some(Tired::SlowReader)
         } else if self.open() == 0 && since(&self.request) > patience.idle {
             Some(Tired::Idle)
         } else {
             None
         }
+    }
+
+    /// Whether an answer that holds memory is hardly taken.
+    fn is_overdue(&self, now: u64) -> bool {
+        self.write.load(Relaxed) != 0 && self.holds.load(Relaxed) > 0 && now > self.due.load(Relaxed)
     }
 
     /// Whether a frame is on its way that hardly moves.
@@ -189,6 +216,7 @@ mod tests {
         stall: Duration::from_secs(60),
         sign_in: Duration::from_secs(10),
         pressed: false,
+        answers_pressed: false,
     };
 
     async fn pass(seconds: u64) {
@@ -255,5 +283,42 @@ mod tests {
         pulse.frame_moves();
         assert_eq!(pulse.tired(pressed), None);
         assert_eq!(pulse.bytes(), (3 * PACE + 1, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_hold_memory_must_be_taken_while_others_wait_for_it() {
+        let pressed = Patience {
+            answers_pressed: true,
+            ..PATIENCE
+        };
+        let pulse = Pulse::new(true);
+        pulse.opened();
+        pulse.write_moves();
+        pass(3).await;
+        assert_eq!(pulse.tired(pressed), None, "it holds nothing");
+        pulse.write_done();
+        pulse.write_holds(16 << 20);
+        pulse.write_moves();
+        assert_eq!(pulse.tired(pressed), None, "it has just begun");
+        // What the socket takes at once buys no more time than a moment.
+        pulse.sent(6 << 20);
+        pulse.write_moves();
+        pass(3).await;
+        assert_eq!(pulse.tired(PATIENCE), None);
+        assert_eq!(pulse.tired(pressed), Some(Tired::SlowReader));
+        // A byte now and then is not enough; what goes at a pace is.
+        pulse.sent(1);
+        pulse.write_moves();
+        pass(1).await;
+        assert_eq!(pulse.tired(pressed), Some(Tired::SlowReader));
+        for _ in 0..10 {
+            pulse.sent(2 * PACE as usize);
+            pulse.write_moves();
+            pass(1).await;
+            assert_eq!(pulse.tired(pressed), None);
+        }
+        pulse.write_done();
+        pass(3).await;
+        assert_eq!(pulse.tired(pressed), None);
     }
 }

@@ -350,6 +350,7 @@ mod tests {
             stall: Duration::from_secs(5),
             sign_in: Duration::from_secs(5),
             pressed: false,
+            answers_pressed: false,
         };
         registry.reap(patience);
         assert!(!close.is_cancelled());

@@ -13,7 +13,7 @@ use super::table::Api;
 use super::watch::Watch;
 use crate::auth::{self, Auth, NotStanding, Origin, Surface, Who};
 use crate::broker::Broker;
-use crate::connections::{Memory, Refusals};
+use crate::connections::{Answers, Memory, Refusals};
 use crate::groups::{self, Coordinator};
 use crate::names::Names;
 use cluster::catalog::{Catalog, State};
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     /// What requests may hold.
     pub memory: Arc<Memory>,
     /// What answers may hold of records in memory.
-    pub answers: Arc<Memory>,
+    pub answers: Arc<Answers>,
     /// Validating compressed batches: as many at a time as there are cores, so that it leaves the others their share.
     pub validators: Semaphore,
     /// Validating batches that swell to much: one request at a time.

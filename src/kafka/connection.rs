@@ -346,8 +346,9 @@ impl<S: Sink> Line<S> {
                         .map_err(Ended::Write)?;
                     done.iter().for_each(|_| self.pulse.closed());
                 }
-                Answer::Pieces(pieces, _held) => {
+                Answer::Pieces(pieces, held) => {
                     let _done = self.pending.pop_front();
+                    self.pulse.write_holds(held.bytes());
                     write::pieces(&mut self.sink, &pieces, &self.pulse)
                         .await
                         .map_err(Ended::Write)?;

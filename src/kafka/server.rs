@@ -187,6 +187,7 @@ impl Accept {
             stall: config.max_stall,
             sign_in: config.sign_in_time,
             pressed: self.shared.arriving.longest_wait().is_some(),
+            answers_pressed: self.shared.answers.are_short(),
         };
         let shortest = config.max_idle.min(config.max_stall).min(config.sign_in_time);
         let mut round = tokio::time::interval(ROUND.min(shortest).max(Duration::from_millis(10)));

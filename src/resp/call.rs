@@ -9,14 +9,14 @@ use super::reply::Protocol;
 use super::watch::Changes;
 use crate::auth::{self, Action, Auth, NotStanding, Origin, Standing, Surface, Who};
 use crate::broker::Broker;
-use crate::connections::{Memory, Refusals};
+use crate::connections::{Answers, Memory, Purse, Refusals};
 use crate::names::{NameError, Names, Refused};
 use crate::ql::exec::Engine;
 use cluster::catalog::{State, Topic};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio_util::sync::CancellationToken;
 
 /// What all connections of the port share.
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     /// What whole commands may hold.
     pub memory: Arc<Memory>,
     /// What answers may hold.
-    pub answers: Arc<Memory>,
+    pub answers: Arc<Answers>,
     /// Who is told what the catalog changed.
     pub changes: Changes,
     /// Commands by name.
@@ -78,14 +78,20 @@ pub(crate) struct Peer {
     pub remote: SocketAddr,
     /// What it was refused.
     pub refusals: Refusals,
+    /// What its answers are paid from.
+    pub purse: Purse,
+    /// Whether it sends no more, and has perhaps gone: a read that can end early does.
+    pub has_ended: AtomicBool,
     who: Mutex<Who>,
 }
 
 impl Peer {
-    pub fn new(remote: SocketAddr) -> Self {
+    pub fn new(remote: SocketAddr, purse: Purse) -> Self {
         Self {
             remote,
             refusals: Refusals::default(),
+            purse,
+            has_ended: AtomicBool::new(false),
             who: Mutex::new(Who::Anonymous),
         }
     }

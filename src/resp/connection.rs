@@ -10,11 +10,11 @@
 
 use super::call::{Peer, Session, Shared};
 use super::decode::{Command, Decoder, Malformed};
-use super::dispatch::{self, Known};
+use super::dispatch::{self, Known, Lasts};
 use super::errors::Refusal;
 use super::reply::{Protocol, Reply};
 use super::write::Begun;
-use crate::connections::{Held, Pulse};
+use crate::connections::{Held, Pulse, Room};
 use bytes::{BufMut, BytesMut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -93,7 +93,7 @@ where
         part: Held::default(),
         pending: VecDeque::new(),
         out: Vec::new(),
-        answer: Held::default(),
+        answer: Room::default(),
         shared: shared.clone(),
         peer: peer.clone(),
     };
@@ -126,7 +126,7 @@ struct Line<R, W> {
     /// Answers that are not written yet.
     out: Vec<u8>,
     /// What these hold of memory.
-    answer: Held,
+    answer: Room,
 }
 
 impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Line<R, W> {
@@ -293,21 +293,24 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Line<R, W> {
             return Ok(None);
         }
         self.answer_all().await?;
-        let reply = match known.waits(&command) {
-            false => {
+        let lasts = known.lasts(&command);
+        if lasts == Lasts::ForOthers {
+            // What was asked before is not kept waiting.
+            self.flush().await?;
+        }
+        let reply = match lasts {
+            Lasts::No => {
                 let Self { session, answer, .. } = self;
                 dispatch::execute(&shared, &peer, session, &known, &command, answer).await
             }
-            true => {
-                // What was asked before is not kept waiting.
-                self.flush().await?;
-                match self.wait(&shared, &peer, &known, &command).await? {
-                    Some(reply) => reply,
-                    None => return Ok(Some(Ended::Closed)),
-                }
-            }
+            lasts => match self.watched(&shared, &peer, &known, &command, lasts).await? {
+                Some(reply) => reply,
+                None => return Ok(Some(Ended::Closed)),
+            },
         };
         self.done(&timed, reply);
+        // What it was read from, or what was refused in the end, is no more.
+        self.answer.settle(self.out.len());
         if self.out.len() >= TOGETHER || self.session.quits {
             self.flush().await?;
         }
@@ -317,13 +320,14 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Line<R, W> {
         Ok(self.session.quits.then_some(Ended::Closed))
     }
 
-    /// Runs a command that may wait for long; `None`: the client has gone meanwhile.
-    async fn wait(
+    /// Runs a command that may take long, and looks for the client's end meanwhile. `None`: it has gone from a wait.
+    async fn watched(
         &mut self,
         shared: &Arc<Shared>,
         peer: &Arc<Peer>,
         known: &Known,
         command: &Command,
+        lasts: Lasts,
     ) -> io::Result<Option<Reply>> {
         let Self {
             source,
@@ -334,14 +338,20 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Line<R, W> {
             ..
         } = self;
         let mut running = pin!(dispatch::execute(shared, peer, session, known, command, answer));
+        let mut open = true;
         loop {
             let left = AHEAD.saturating_sub(buffer.len());
             make_room(buffer, left);
             tokio::select! {
                 biased;
                 reply = &mut running => return Ok(Some(reply)),
-                got = async { source.read_buf(&mut (&mut *buffer).limit(left)).await }, if left > 0 => match got? {
-                    0 => return Ok(None),
+                got = async { source.read_buf(&mut (&mut *buffer).limit(left)).await }, if open && left > 0 => match got? {
+                    0 if lasts == Lasts::ForOthers => return Ok(None),
+                    // It may have sent all it has, and want its answer.
+                    0 => {
+                        peer.has_ended.store(true, Relaxed);
+                        open = false;
+                    }
                     got => pulse.received(got),
                 },
             }
@@ -405,6 +415,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Line<R, W> {
         if self.out.is_empty() {
             return Ok(());
         }
+        self.pulse.write_holds(self.answer.bytes());
         let mut rest = &self.out[..];
         while !rest.is_empty() {
             self.pulse.write_moves();
@@ -420,7 +431,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Line<R, W> {
         self.pulse.write_done();
         self.out.clear();
         self.out.shrink_to(TOGETHER);
-        self.answer = Held::default();
+        self.answer = Room::default();
         Ok(())
     }
 }

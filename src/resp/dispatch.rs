@@ -11,8 +11,18 @@ use super::write::{Begun, xadd};
 use super::xread::{Asked, xread};
 use super::{read, session};
 use crate::auth;
-use crate::connections::Held;
+use crate::connections::Room;
 use std::sync::Arc;
+
+/// Whether a command may take long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    No,
+    /// It has much to do.
+    ByItself,
+    /// It waits for what somebody else does.
+    ForOthers,
+}
 
 /// A command that is known, or not.
 pub(crate) struct Known {
@@ -38,9 +48,13 @@ impl Known {
         self.row.is_some_and(|row| row.does == Does::Xadd)
     }
 
-    /// Whether it may wait for what somebody else does.
-    pub(crate) fn waits(&self, command: &Command) -> bool {
-        self.row.is_some_and(|row| row.does == Does::Xread) && Asked::parse(command).is_ok_and(|asked| asked.blocks())
+    /// Whether it may take long.
+    pub(crate) fn lasts(&self, command: &Command) -> Lasts {
+        match self.row.filter(|row| row.does == Does::Xread) {
+            None => Lasts::No,
+            Some(_) if Asked::parse(command).is_ok_and(|asked| asked.blocks()) => Lasts::ForOthers,
+            Some(_) => Lasts::ByItself,
+        }
     }
 
     /// The row, if the command may be sent now, and is long enough.
@@ -78,14 +92,14 @@ pub(crate) async fn begin(shared: &Arc<Shared>, peer: &Arc<Peer>, known: &Known,
     begun.await.unwrap_or_else(|refusal| Begun::Done(refusal.into()))
 }
 
-/// Answers any other command. What the answer holds of memory is added to `held`.
+/// Answers any other command. What the answer holds of memory is added to `room`.
 pub(crate) async fn execute(
     shared: &Arc<Shared>,
     peer: &Arc<Peer>,
     session: &mut Session,
     known: &Known,
     command: &Command,
-    held: &mut Held,
+    room: &mut Room,
 ) -> Reply {
     let answered = async {
         let row = known.admit(shared, peer, command)?;
@@ -95,7 +109,7 @@ pub(crate) async fn execute(
             name: row.name,
             number: known.number,
         };
-        answer(&call, session, row.does, command, held).await
+        answer(&call, session, row.does, command, room).await
     };
     answered.await.unwrap_or_else(Reply::Refused)
 }
@@ -105,7 +119,7 @@ async fn answer(
     session: &mut Session,
     does: Does,
     command: &Command,
-    held: &mut Held,
+    room: &mut Room,
 ) -> Result<Reply, Refusal> {
     match does {
         Does::Auth => session::sign_in(call, command).await,
@@ -124,9 +138,9 @@ async fn answer(
         Does::Exists => read::exists(call, command),
         Does::Type => read::kind(call, command),
         Does::Xlen => read::xlen(call, command).await,
-        Does::Xrange | Does::Xrevrange => read::xrange(call, command, held).await,
-        Does::Xinfo => read::xinfo(call, command, held).await,
-        Does::Xread => xread(call, &Asked::parse(command)?, session.protocol, held).await,
+        Does::Xrange | Does::Xrevrange => read::xrange(call, command, room).await,
+        Does::Xinfo => read::xinfo(call, command, room).await,
+        Does::Xread => xread(call, &Asked::parse(command)?, session.protocol, room).await,
         Does::Xtrim => super::write::xtrim(call, command).await,
         // Appends are begun, not answered: see `begin`.
         Does::Xadd => Err(Refusal::wrong("an append went the wrong way")),

@@ -12,7 +12,7 @@ use super::stream::{Span, Stream};
 use super::table::Does;
 use crate::auth::Action;
 use crate::broker::{Look, LookInto, Marks};
-use crate::connections::Held;
+use crate::connections::Room;
 use crate::log::Offset;
 
 /// EXISTS key ..: how many of the keys there are.
@@ -79,7 +79,7 @@ async fn marks(call: &Call<'_>, stream: &Stream) -> Result<Marks, Refusal> {
 }
 
 /// XRANGE key start end [COUNT n], and XREVRANGE key end start [COUNT n].
-pub(crate) async fn xrange(call: &Call<'_>, command: &Command, held: &mut Held) -> Result<Reply, Refusal> {
+pub(crate) async fn xrange(call: &Call<'_>, command: &Command, room: &mut Room) -> Result<Reply, Refusal> {
     let backwards = super::table::TABLE[call.number].does == Does::Xrevrange;
     let part = |at| command.get(at).unwrap_or_default();
     let key = Key::parse(part(1))?;
@@ -118,7 +118,7 @@ pub(crate) async fn xrange(call: &Call<'_>, command: &Command, held: &mut Held) 
         bytes,
         first_whole: false,
     };
-    let taken = stream.take(call.shared, span, held).await?;
+    let taken = stream.take(call, span, 0, room).await?;
     if taken.is_cut {
         // A part of a range would pass for the whole.
         return Err(Refusal::wrong(format!(
@@ -141,7 +141,13 @@ pub(crate) fn count(text: &[u8]) -> Result<usize, Refusal> {
 }
 
 /// The first entry at or after an offset.
-async fn entry(call: &Call<'_>, stream: &Stream, from: Offset, to: Offset, held: &mut Held) -> Result<Reply, Refusal> {
+async fn entry(
+    call: &Call<'_>,
+    stream: &Stream,
+    (from, to): (Offset, Offset),
+    before: usize,
+    room: &mut Room,
+) -> Result<Option<Vec<u8>>, Refusal> {
     let span = Span {
         from: from.max(0),
         to,
@@ -149,14 +155,12 @@ async fn entry(call: &Call<'_>, stream: &Stream, from: Offset, to: Offset, held:
         bytes: call.shared.config.answer_bytes,
         first_whole: true,
     };
-    let taken = stream.take(call.shared, span, held).await?;
-    Ok(taken
-        .first()
-        .map_or(Reply::Null, |entry| Reply::Written(entry.to_vec())))
+    let taken = stream.take(call, span, before, room).await?;
+    Ok(taken.first().map(<[u8]>::to_vec))
 }
 
 /// XINFO STREAM key.
-pub(crate) async fn xinfo(call: &Call<'_>, command: &Command, held: &mut Held) -> Result<Reply, Refusal> {
+pub(crate) async fn xinfo(call: &Call<'_>, command: &Command, room: &mut Room) -> Result<Reply, Refusal> {
     let subcommand = command.get(1).unwrap_or_default();
     match (subcommand.to_ascii_lowercase().as_slice(), command.len()) {
         (b"stream", 3) => {}
@@ -178,8 +182,10 @@ pub(crate) async fn xinfo(call: &Call<'_>, command: &Command, held: &mut Held) -
     let stream = Stream { topic, index };
     let now = marks(call, &stream).await?;
     let (start, end) = (now.log_start, now.high_watermark);
-    let first = entry(call, &stream, start, end, held).await?;
-    let last = entry(call, &stream, end - 1, end, held).await?;
+    let first = entry(call, &stream, (start, end), 0, room).await?;
+    let before = first.as_ref().map_or(0, Vec::len);
+    let last = entry(call, &stream, (end - 1, end), before, room).await?;
+    let shown = |entry: Option<Vec<u8>>| entry.map_or(Reply::Null, Reply::Written);
     let nothing = || "0-0".to_owned();
     let of = |offset: Offset| if offset < 0 { nothing() } else { id::of(offset, index) };
     let facts = [
@@ -192,8 +198,8 @@ pub(crate) async fn xinfo(call: &Call<'_>, command: &Command, held: &mut Held) -
             Reply::text(if start < end { of(start) } else { nothing() }),
         ),
         ("groups", Reply::Int(0)),
-        ("first-entry", first),
-        ("last-entry", last),
+        ("first-entry", shown(first)),
+        ("last-entry", shown(last)),
     ];
     Ok(Reply::Map(facts.map(|(name, value)| (Reply::text(name), value)).into()))
 }

@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A running RESP port. Dropping it closes the port and its connections.
 pub struct RespServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     registry: Arc<Registry>,
     counts: Arc<Counts>,
     connections: TaskTracker,
@@ -168,6 +168,7 @@ impl Accept {
             stall: config.max_stall,
             sign_in: config.sign_in_time,
             pressed: self.shared.arriving.longest_wait().is_some(),
+            answers_pressed: self.shared.answers.are_short(),
         };
         let shortest = config.max_idle.min(config.max_stall).min(config.sign_in_time);
         let mut round = tokio::time::interval(ROUND.min(shortest).max(Duration::from_millis(10)));
@@ -213,7 +214,7 @@ impl Accept {
             door: self.door.clone(),
             shared: self.shared.clone(),
             counts: self.counts.clone(),
-            peer: Arc::new(Peer::new(remote)),
+            peer: Arc::new(Peer::new(remote, self.shared.answers.purse(address))),
             pulse,
             close,
         };

@@ -1,10 +1,10 @@
 //! Entries out of a partition's stored batches, wherever it is led.
 
-use super::call::Shared;
+use super::call::{Call, Shared};
 use super::errors::Refusal;
 use super::reply::array;
 use super::{entries, id};
-use crate::connections::Held;
+use crate::connections::{Room, SMALL};
 use crate::log::Offset;
 use crate::record::{Limits, RecordReader};
 use bytes::Bytes;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Bytes of stored batches asked for at a time.
 const RUN_BYTES: usize = 1 << 20;
-/// The same where few entries are wanted.
-const FEW_BYTES: usize = 64 << 10;
+/// The same at first, and where few entries are wanted.
+const FEW_BYTES: usize = SMALL / 2;
 /// As many entries are few.
 const FEW: usize = 16;
 
@@ -100,43 +100,53 @@ impl Stream {
         }
     }
 
-    /// Reads a span. What is read is taken from the memory of answers, and held until `held` is dropped.
-    pub(crate) async fn take(&self, shared: &Shared, span: Span, held: &mut Held) -> Result<Taken, Refusal> {
+    /// Reads a span, behind `before` bytes that the answer has by now. What is read is taken from the memory of answers,
+    /// and held by `room`.
+    pub(crate) async fn take(
+        &self,
+        call: &Call<'_>,
+        span: Span,
+        before: usize,
+        room: &mut Room,
+    ) -> Result<Taken, Refusal> {
+        let (shared, purse) = (call.shared, &call.peer.purse);
+        let most = shared.config.answer_bytes;
         let mut taken = Taken {
             next: span.from,
             ..Taken::default()
         };
-        let ask = if span.count <= FEW { FEW_BYTES } else { RUN_BYTES };
+        // Most reads find little: these must not wait for the memory of a large one.
+        let mut ask = FEW_BYTES;
         while taken.next < span.to && taken.len() < span.count {
-            shared.answers.grow(held, ask).await;
+            purse.grow(room, before + taken.size() + ask, most).await;
             let run = shared.broker.run(&self.topic, self.index, taken.next, ask).await?;
             // What retention removed is not there.
             taken.next = taken.next.max(run.from);
             if run.batches.is_empty() {
                 break;
             }
-            let (before, size) = (taken.next, taken.size());
+            let begun = taken.next;
             let (partition, batches) = (self.index, run.batches);
             // Batches may have to be decompressed.
             let work = move || taken.add(partition, batches, span).map(|()| taken);
             taken = tokio::task::spawn_blocking(work)
                 .await
                 .map_err(|_| Refusal::wrong("the read ended early"))??;
-            shared
-                .answers
-                .grow(held, (taken.size() - size).saturating_sub(ask))
-                .await;
+            purse.grow(room, before + taken.size(), most).await;
             if taken.is_cut {
                 break;
             }
-            if taken.next == before {
+            if taken.next == begun {
                 tracing::error!(
                     topic = self.topic.full_name(),
                     partition,
-                    offset = before,
+                    offset = begun,
                     "nothing readable there"
                 );
                 return Err(Refusal::wrong("the stored entries cannot be read"));
+            }
+            if span.count > FEW {
+                ask = RUN_BYTES.min(span.bytes.max(FEW_BYTES));
             }
         }
         Ok(taken)

@@ -16,15 +16,18 @@ use super::reply::{Protocol, Reply, bulk};
 use super::stream::{Span, Stream, Taken};
 use crate::auth::Action;
 use crate::broker::{FetchAsked, FetchFrom, Heard, Look};
-use crate::connections::Held;
+use crate::connections::Room;
 use crate::log::Offset;
 use cluster::ids::{NodeId, PartitionId};
 use futures::future::{BoxFuture, FutureExt, select_all};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Keys of one XREAD.
+pub(crate) const MOST_KEYS: usize = 1000;
 /// Longest BLOCK that is told from one without an end: 30 years.
 const LONGEST: u64 = 30 * 366 * 24 * 60 * 60 * 1000;
 /// How long another member is asked to wait before it is asked again.
@@ -85,6 +88,11 @@ impl<'c> Asked<'c> {
             ));
         }
         let half = names.len() / 2;
+        if half > MOST_KEYS {
+            return Err(Refusal::wrong(format!(
+                "an XREAD reads {MOST_KEYS} streams at most; ask for them with several"
+            )));
+        }
         let start = |id: &[u8]| match id {
             b"$" => Ok(Start::New),
             b"+" => Ok(Start::Last),
@@ -120,7 +128,7 @@ pub(crate) async fn xread(
     call: &Call<'_>,
     asked: &Asked<'_>,
     protocol: Protocol,
-    held: &mut Held,
+    room: &mut Room,
 ) -> Result<Reply, Refusal> {
     let shared = call.shared;
     let deadline = asked
@@ -149,10 +157,12 @@ pub(crate) async fn xread(
         let partitions: Vec<PartitionId> = streams().map(|(stream, _)| stream.partition()).collect();
         // Before the look, so that nothing is missed between.
         let mut subscription = shared.broker.subscribe(&partitions);
-        let found = read(shared, asked, &mut places, held).await?;
+        let found = read(call, asked, &mut places, room).await?;
         if !found.is_empty() {
             return Ok(written(&found, protocol));
         }
+        // Who waits holds nothing.
+        *room = Room::default();
         let left = match (asked.block, deadline) {
             (None, _) => Duration::ZERO,
             (Some(_), None) => Duration::MAX,
@@ -212,17 +222,24 @@ impl Place<'_> {
     }
 }
 
-/// Reads each stream; those that have something.
+/// Reads each stream; those that have something. Ends behind the first ones where the answer is full, the client has gone
+/// or the node stops: what follows is there for the next XREAD.
 async fn read<'c>(
-    shared: &Shared,
+    call: &Call<'_>,
     asked: &Asked<'_>,
     places: &mut [Place<'c>],
-    held: &mut Held,
+    room: &mut Room,
 ) -> Result<Vec<(&'c [u8], Taken)>, Refusal> {
     let mut found: Vec<(&[u8], Taken)> = Vec::new();
-    let mut left = shared.config.answer_bytes;
+    let shared = call.shared;
+    let most = shared.config.answer_bytes;
+    let mut size = 0;
     let count = places.len();
     for (at, place) in places.iter_mut().enumerate() {
+        let ends = size >= most || call.peer.has_ended.load(Relaxed);
+        if shared.stopping.is_cancelled() || (ends && !found.is_empty()) {
+            break;
+        }
         let Some((stream, next)) = &mut place.at else { continue };
         stream.led(shared).await?;
         let span = Span {
@@ -230,12 +247,12 @@ async fn read<'c>(
             to: Offset::MAX,
             count: asked.count,
             // A share of what is left: the first ones must not keep the others from their turn.
-            bytes: left / (count - at),
+            bytes: most.saturating_sub(size) / (count - at),
             first_whole: found.is_empty(),
         };
-        let taken = stream.take(shared, span, held).await?;
+        let taken = stream.take(call, span, size, room).await?;
         *next = taken.next;
-        left = left.saturating_sub(taken.size());
+        size += taken.size();
         if taken.len() > 0 {
             found.push((place.key, taken));
         }

@@ -1,5 +1,7 @@
 //! Commands over a socket, of streams that three members lead, asked of one.
 
+mod greedy;
+
 use super::{CommandLimits, RespConfig, RespServer};
 use crate::auth::{Auth, AuthConfig};
 use crate::broker::tests::trio::{Trio, until};
