@@ -102,7 +102,7 @@ impl Purse {
             self.answers.small.grow(&mut room.small, more).await;
             room.few += more;
         } else {
-            let more = missing(bytes.max(most), room);
+            let more = missing(bytes.max(most.min(self.share.budget())), room);
             self.share.grow(&mut room.share, more).await;
             self.answers.large.grow(&mut room.large, more).await;
             room.many += more;

@@ -139,12 +139,10 @@ pub enum ErrorKind {
     #[error("the record {0} is there already")]
     RecordExists(String),
     /// A message past the topic's MAX BYTES.
-    #[error("a message of {size} bytes is larger than the {limit} bytes the topic {topic} takes")]
+    #[error("a message is larger than the {limit} bytes the topic {topic} takes")]
     TopicMessageTooLarge {
         /// The topic.
         topic: String,
-        /// Bytes of the message as it would be stored.
-        size: u64,
         /// The topic's limit in bytes.
         limit: u64,
     },

@@ -8,6 +8,7 @@ use super::lexer::decode_hex;
 use super::value::{Object, Value, duration_text, parse_duration, parse_rfc3339, rfc3339};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::collections::BTreeMap;
+use std::io;
 
 /// Serializes a value as JSON.
 pub struct Json<'a>(pub &'a Value);
@@ -62,6 +63,28 @@ fn hex(bytes: &[u8]) -> String {
 /// The name of the record header that carries [`Document::types`].
 pub const TYPES_HEADER: &str = "tessari.types";
 
+/// Bytes of types for one of JSON, at most. A place is rarely longer than its value twice over.
+const TYPES_TO_JSON: usize = 8;
+
+/// Takes bytes up to a limit.
+struct Within {
+    out: Vec<u8>,
+    limit: usize,
+}
+
+impl io::Write for Within {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.out.len() + bytes.len() > self.limit {
+            true => Err(io::ErrorKind::FileTooLarge.into()),
+            false => self.out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A message as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
@@ -73,15 +96,22 @@ pub struct Document {
 }
 
 impl Document {
-    /// Writes an object down.
-    pub fn encode(value: &Object) -> Self {
-        let mut kinds = Kinds::new();
-        note_fields(value, &mut String::new(), &mut kinds);
-        // Serializing strings, numbers and maps with string keys into memory cannot fail.
-        Self {
-            json: serde_json::to_vec(&JsonObject(value)).unwrap_or_default(),
+    /// Writes an object down, unless its JSON has more than so many bytes: nothing is written beyond them. Nor are types
+    /// that take many times as much, as they do where one long name stands before each of them.
+    pub fn encode(value: &Object, limit: usize) -> Option<Self> {
+        let mut json = Within { out: Vec::new(), limit };
+        // Serializing strings, numbers and maps with string keys fails for want of room alone.
+        serde_json::to_writer(&mut json, &JsonObject(value)).ok()?;
+        let mut noted = Noted {
+            kinds: Kinds::new(),
+            left: limit.saturating_mul(TYPES_TO_JSON),
+        };
+        note_fields(value, &mut String::new(), &mut noted)?;
+        let kinds = noted.kinds;
+        Some(Self {
+            json: json.out,
             types: (!kinds.is_empty()).then(|| serde_json::to_vec(&kinds).unwrap_or_default()),
-        }
+        })
     }
 
     /// Reads a document back. `None` if it is no JSON; types that do not fit are left as JSON has them.
@@ -102,7 +132,13 @@ impl Document {
 
 type Kinds = BTreeMap<String, Vec<String>>;
 
-fn note_fields(fields: &Object, path: &mut String, kinds: &mut Kinds) {
+/// The places noted so far, and the bytes that more of them may have.
+struct Noted {
+    kinds: Kinds,
+    left: usize,
+}
+
+fn note_fields(fields: &Object, path: &mut String, noted: &mut Noted) -> Option<()> {
     for (name, value) in fields {
         if *value == Value::None {
             continue;
@@ -110,12 +146,13 @@ fn note_fields(fields: &Object, path: &mut String, kinds: &mut Kinds) {
         let length = path.len();
         path.push('/');
         path.push_str(&name.replace('~', "~0").replace('/', "~1"));
-        note(value, path, kinds);
+        note(value, path, noted)?;
         path.truncate(length);
     }
+    Some(())
 }
 
-fn note(value: &Value, path: &mut String, kinds: &mut Kinds) {
+fn note(value: &Value, path: &mut String, noted: &mut Noted) -> Option<()> {
     let kind = match value {
         Value::Decimal(_) => "decimal",
         Value::Bytes(_) => "bytes",
@@ -123,20 +160,22 @@ fn note(value: &Value, path: &mut String, kinds: &mut Kinds) {
         Value::Datetime(_) => "datetime",
         Value::Uuid(_) => "uuid",
         Value::None => "none",
-        Value::Object(fields) => return note_fields(fields, path, kinds),
+        Value::Object(fields) => return note_fields(fields, path, noted),
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
                 let length = path.len();
                 path.push('/');
                 path.push_str(&at.to_string());
-                note(item, path, kinds);
+                note(item, path, noted)?;
                 path.truncate(length);
             }
-            return;
+            return Some(());
         }
-        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::String(_) => return,
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::String(_) => return Some(()),
     };
-    kinds.entry(kind.to_owned()).or_default().push(path.clone());
+    noted.left = noted.left.checked_sub(path.len())?;
+    noted.kinds.entry(kind.to_owned()).or_default().push(path.clone());
+    Some(())
 }
 
 fn from_json(json: serde_json::Value) -> Value {
@@ -199,9 +238,30 @@ mod tests {
 
     #[test]
     fn plain_documents_are_compact_ordered_json_without_types() {
-        let document = Document::encode(&object("{ total: 19.99, customer: 'c-42' }"));
+        let document = Document::encode(&object("{ total: 19.99, customer: 'c-42' }"), 34).unwrap();
         assert_eq!(document.json, br#"{"customer":"c-42","total":19.99}"#);
         assert_eq!(document.types, None);
+    }
+
+    #[test]
+    fn nothing_is_encoded_beyond_the_limit() {
+        let small = object("{ total: 19.99, customer: 'c-42' }");
+        assert_eq!(Document::encode(&small, 33), None);
+        let nuls = Object::from([("a".to_owned(), Value::String("\0".repeat(10_000)))]);
+        assert_eq!(Document::encode(&nuls, 10_000), None);
+        let mut within = Within {
+            out: Vec::new(),
+            limit: 10_000,
+        };
+        assert!(serde_json::to_writer(&mut within, &JsonObject(&nuls)).is_err());
+        assert!(within.out.len() <= 10_000 && within.out.capacity() < 20_000);
+        // One long name, and many places under it.
+        let places = (0..1000)
+            .map(|n| (n.to_string(), Value::Bytes(vec![].into())))
+            .collect();
+        let long = Object::from([("x".repeat(10_000), Value::Object(places))]);
+        assert_eq!(Document::encode(&long, 100_000), None);
+        assert!(Document::encode(&long, 2_000_000).is_some());
     }
 
     #[test]
@@ -210,7 +270,7 @@ mod tests {
             "{ a: dec 12.340, b: 0x00ff, c: 1h30m, d: datetime '2026-10-22T11:45:47.225Z',
                e: uuid '9f2c4e1a-70bb-43d5-a1c6-e2f480937d55', f: [NONE, { 'x/y~z': 0x01 }], g: NONE, h: 1.0, i: NULL }",
         );
-        let document = Document::encode(&source);
+        let document = Document::encode(&source, 1000).unwrap();
         assert_eq!(
             String::from_utf8(document.json.clone()).unwrap(),
             r#"{"a":"12.340","b":"00ff","c":"1h30m","d":"2026-10-22T11:45:47.225Z","e":"9f2c4e1a-70bb-43d5-a1c6-e2f480937d55","f":[null,{"x/y~z":"01"}],"h":1.0,"i":null}"#

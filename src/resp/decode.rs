@@ -7,6 +7,7 @@
 //! A claimed length takes no memory; the buffer grows with the bytes that came, by whoever reads them. What was parsed of a
 //! command that is not whole is not parsed again.
 
+use super::number::integer;
 use bytes::{Bytes, BytesMut};
 
 /// Longest line that carries a count or a length: a sign, 19 digits, CRLF.
@@ -256,12 +257,7 @@ fn number(buffer: &[u8], at: usize) -> Option<Option<(i64, usize)>> {
         return (rest.len() < NUMBER_LINE).then_some(None);
     };
     let digits = line[..end].strip_suffix(b"\r")?;
-    let unsigned = digits.strip_prefix(b"-").unwrap_or(digits);
-    if unsigned.is_empty() || !unsigned.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(Some((number, at + end + 1)))
+    Some(Some((integer(digits)?, at + end + 1)))
 }
 
 /// The words of a line; `None`: it has none.

@@ -19,6 +19,7 @@ mod errors;
 mod id;
 mod keys;
 mod metrics;
+mod number;
 mod read;
 mod reply;
 mod server;

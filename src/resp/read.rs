@@ -6,6 +6,7 @@ use super::decode::Command;
 use super::errors::Refusal;
 use super::id;
 use super::keys::Key;
+use super::number::integer;
 use super::reply::Reply;
 use super::session::unknown_subcommand;
 use super::stream::{Span, Stream};
@@ -135,8 +136,7 @@ pub(crate) async fn xrange(call: &Call<'_>, command: &Command, room: &mut Room) 
 
 /// What follows COUNT; nobody wants fewer than none.
 pub(crate) fn count(text: &[u8]) -> Result<usize, Refusal> {
-    let number: Option<i64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    let number = number.ok_or_else(|| Refusal::wrong("value is not an integer or out of range"))?;
+    let number = integer(text).ok_or_else(|| Refusal::wrong("value is not an integer or out of range"))?;
     Ok(usize::try_from(number.max(0)).unwrap_or(usize::MAX))
 }
 

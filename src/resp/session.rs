@@ -4,6 +4,7 @@ use super::call::{Call, Session};
 use super::decode::Command;
 use super::errors::{Refusal, Word};
 use super::keys::shown;
+use super::number::integer;
 use super::reply::{Protocol, Reply};
 use super::table::{Does, Row, TABLE, find};
 use crate::auth::{self, SignInError, Who};
@@ -63,12 +64,12 @@ async fn authenticate(call: &Call<'_>, user: &[u8], password: &[u8]) -> Result<(
 pub(crate) async fn hello(call: &Call<'_>, session: &mut Session, command: &Command) -> Result<Reply, Refusal> {
     let protocol = match command.get(1) {
         None => session.protocol,
-        Some(b"2") => Protocol::Two,
-        Some(b"3") => Protocol::Three,
-        Some(other) if other.iter().all(u8::is_ascii_digit) => {
-            return Err(Refusal::new(Word::NoProto, "unsupported protocol version"));
-        }
-        Some(_) => return Err(Refusal::wrong("Protocol version is not an integer or out of range")),
+        Some(version) => match integer(version) {
+            Some(2) => Protocol::Two,
+            Some(3) => Protocol::Three,
+            Some(_) => return Err(Refusal::new(Word::NoProto, "unsupported protocol version")),
+            None => return Err(Refusal::wrong("Protocol version is not an integer or out of range")),
+        },
     };
     let (mut credentials, mut name) = (None, None);
     let mut at = 2;
@@ -143,11 +144,14 @@ fn number(session: &Session) -> Reply {
     Reply::Int(i64::try_from(session.number).unwrap_or(i64::MAX))
 }
 
+/// Whether it has no spaces, newlines or special characters.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
 fn client_name(name: &[u8]) -> Result<String, Refusal> {
     match std::str::from_utf8(name) {
-        Ok(text) if name.len() <= MAX_NAME && name.iter().all(|byte| (b'!'..=b'~').contains(byte)) => {
-            Ok(text.to_owned())
-        }
+        Ok(text) if name.len() <= MAX_NAME && is_plain(name) => Ok(text.to_owned()),
         _ => Err(Refusal::wrong(
             "Client names cannot contain spaces, newlines or special characters.",
         )),
@@ -169,6 +173,12 @@ pub(crate) fn client(call: &Call<'_>, session: &mut Session, command: &Command) 
         }
         // What a library calls itself is taken, and not kept.
         (b"setinfo", 4) => match command.get(2).unwrap_or_default().to_ascii_lowercase().as_slice() {
+            option @ (b"lib-name" | b"lib-ver") if !is_plain(command.get(3).unwrap_or_default()) => {
+                let option = String::from_utf8_lossy(option);
+                Err(Refusal::wrong(format!(
+                    "{option} cannot contain spaces, newlines or special characters."
+                )))
+            }
             b"lib-name" | b"lib-ver" => Ok(Reply::Simple("OK")),
             _ => Err(Refusal::wrong("Unrecognized option; LIB-NAME and LIB-VER are taken")),
         },

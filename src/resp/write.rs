@@ -5,10 +5,12 @@ use super::decode::Command;
 use super::errors::Refusal;
 use super::id::{self, Id};
 use super::keys::Key;
+use super::number::integer;
 use super::reply::Reply;
 use super::stream::Stream;
 use crate::auth::Action;
 use crate::broker::Look;
+use crate::ql::exec::too_large;
 use crate::ql::{Object, Value};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -57,6 +59,10 @@ pub(crate) async fn xadd(call: &Call<'_>, command: &Command) -> Result<Begun, Re
         };
     };
     let partition = key.partition_of(&topic)?;
+    let limit = call.shared.engine.max_message_bytes(&topic);
+    if least_json(command.from(at + 1)) > limit {
+        return Err(too_large(&topic, limit).into());
+    }
     let value = object(fields)?;
     let placed = call.shared.engine.submit(&topic, partition, value).await?;
     let answer = placed.map(|placed| match placed {
@@ -64,6 +70,13 @@ pub(crate) async fn xadd(call: &Call<'_>, command: &Command) -> Result<Begun, Re
         Err(error) => Refusal::from(error).into(),
     });
     Ok(Begun::Later(answer.boxed()))
+}
+
+/// Bytes that these fields take as a JSON object, if nothing in them has to be escaped.
+fn least_json<'a>(fields: impl ExactSizeIterator<Item = &'a [u8]>) -> usize {
+    // Two quotes, and a colon, comma or brace, each; a brace before them.
+    let around = 1 + 3 * fields.len();
+    fields.map(<[u8]>::len).sum::<usize>() + around
 }
 
 /// Names and values as an object of strings.
@@ -115,8 +128,7 @@ pub(crate) async fn xtrim(call: &Call<'_>, command: &Command) -> Result<Reply, R
     let to = match by_id {
         true => Id::parse(threshold, 0)?.at_or_after(index),
         false => {
-            let keep: Option<i64> = std::str::from_utf8(threshold).ok().and_then(|text| text.parse().ok());
-            let keep = keep
+            let keep = integer(threshold)
                 .filter(|keep| *keep >= 0)
                 .ok_or_else(|| Refusal::wrong("The MAXLEN argument must be >= 0."))?;
             marks.high_watermark.saturating_sub(keep)
@@ -143,6 +155,9 @@ mod tests {
         let object = of(&[b"total", b"120.00", b"customer", b"c-17"]).unwrap();
         assert_eq!(object.get("total"), Some(&Value::from("120.00")));
         assert_eq!(object.len(), 2);
+        let fields = [&b"total"[..], b"120.00", b"customer", b"c-17"];
+        let json = r#"{"customer":"c-17","total":"120.00"}"#;
+        assert_eq!(least_json(fields.into_iter()), json.len());
         for wrong in [
             &[&b"a"[..], b"1", b"a", b"2"],
             &[b"a", b"\xff", b"b", b""],

@@ -11,6 +11,7 @@ use super::decode::Command;
 use super::errors::Refusal;
 use super::id::Id;
 use super::keys::Key;
+use super::number::integer;
 use super::read::count;
 use super::reply::{Protocol, Reply, bulk};
 use super::stream::{Span, Stream, Taken};
@@ -72,8 +73,8 @@ impl<'c> Asked<'c> {
                 }
                 b"block" => {
                     let wrong = || Refusal::wrong("timeout is not an integer or out of range");
-                    let text = std::str::from_utf8(argument).map_err(|_| wrong())?;
-                    let millis: u64 = text.parse().map_err(|_| wrong())?;
+                    let millis = integer(argument).ok_or_else(wrong)?;
+                    let millis = u64::try_from(millis).map_err(|_| Refusal::wrong("timeout is negative"))?;
                     block = Some(Duration::from_millis(millis.min(LONGEST)));
                 }
                 b"streams" => break,
@@ -342,7 +343,7 @@ mod tests {
     fn command(line: &str) -> Command {
         let limits = CommandLimits {
             bytes: 1 << 20,
-            arguments: 100,
+            arguments: 10_000,
         };
         let mut buffer = BytesMut::from(format!("{line}\n").as_bytes());
         Decoder::default().next(&mut buffer, limits).unwrap().unwrap()
@@ -371,6 +372,11 @@ mod tests {
             "xread COUNT 1 a 0",
             "xread COUNT x STREAMS a 0",
             "xread BLOCK -1 STREAMS a 0",
+            "xread BLOCK +5 STREAMS a 0",
+            "xread BLOCK 0009 STREAMS a 0",
+            "xread BLOCK 9223372036854775808 STREAMS a 0",
+            "xread COUNT +5 STREAMS a 0",
+            "xread COUNT 05 STREAMS a 0",
             "xread BLOCK 1 STREAMS",
             "xread STREAMS a >",
             "xread STREAMS a x",
@@ -379,7 +385,15 @@ mod tests {
             assert!(Asked::parse(&command(line)).is_err(), "{line}");
         }
         assert!(Asked::parse(&command("xread COUNT 0 STREAMS a 0")).is_ok_and(|asked| asked.count == usize::MAX));
-        let most = format!("xread BLOCK {} STREAMS a 0", u64::MAX);
+        let most = format!("xread BLOCK {} STREAMS a 0", i64::MAX);
         assert!(Asked::parse(&command(&most)).is_ok_and(|asked| asked.blocks()));
+    }
+
+    #[test]
+    fn thousands_of_streams_are_refused() {
+        let line = |streams: usize| format!("xread STREAMS {}{}", "a ".repeat(streams), "0 ".repeat(streams));
+        assert!(Asked::parse(&command(&line(MOST_KEYS))).is_ok());
+        let refusal = Asked::parse(&command(&line(MOST_KEYS + 1))).err().unwrap();
+        assert!(refusal.to_string().contains("1000 streams at most"), "{refusal}");
     }
 }

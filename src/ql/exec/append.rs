@@ -10,10 +10,16 @@ use super::{Engine, now_ms};
 use crate::broker::AppendBatch;
 use crate::log::Offset;
 use crate::record::{BatchBuilder, BatchHeader, NewRecord};
+use bytes::Bytes;
 use cluster::catalog::Topic;
 use cluster::ids::PartitionId;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
+
+/// Bytes of text in a message from which on it is encoded on a thread for such: it takes longer than others on its thread
+/// should wait.
+const LARGE: usize = 256 << 10;
 
 impl Engine {
     /// Appends messages and answers them with their positions, in the order given.
@@ -22,7 +28,7 @@ impl Engine {
         // Partition and place in its batch, by message.
         let mut places = Vec::with_capacity(values.len());
         for value in &mut values {
-            let document = self.document(topic, value)?;
+            let document = document(topic, self.max_message_bytes(topic), value)?;
             let partition = self.placement.partition(topic, value);
             let builder = builders.entry(partition).or_insert_with(documents);
             places.push((partition, i64::from(builder.count())));
@@ -32,7 +38,7 @@ impl Engine {
         let mut batches = Vec::with_capacity(builders.len());
         let partitions: Vec<u32> = builders.keys().copied().collect();
         for (index, builder) in builders {
-            batches.push(batch(topic, index, builder)?);
+            batches.push(batch(topic, index, built(builder)?)?);
         }
         let appended = self.broker.append(batches).await.await;
 
@@ -93,6 +99,11 @@ pub struct Placed {
 }
 
 impl Engine {
+    /// Bytes that a message of this topic may have, as JSON.
+    pub fn max_message_bytes(&self, topic: &Topic) -> usize {
+        topic.max_bytes.unwrap_or(self.settings.max_message_bytes) as usize
+    }
+
     /// Submits one message, as CREATE appends it: to this partition of the topic, or to the one that its value places it in.
     /// Whether the caller may is its own to judge. When this returns, the message's place behind what the caller submitted
     /// before is fixed; the returned future resolves once it is durable.
@@ -102,18 +113,33 @@ impl Engine {
     /// future's are those of an append.
     pub async fn submit(
         &self,
-        topic: &Topic,
+        topic: &Arc<Topic>,
         partition: Option<u32>,
         mut value: Object,
     ) -> Result<impl Future<Output = Result<Placed, ErrorKind>> + Send + use<>, ErrorKind> {
         if !self.takes_writes(&self.broker.catalog().view()) {
             return Err(ErrorKind::NotWritable);
         }
-        let document = self.document(topic, &mut value)?;
+        let large = texts(&value) > LARGE;
+        let limit = self.max_message_bytes(topic);
+        let encode = {
+            let topic = topic.clone();
+            move || -> Result<_, ErrorKind> {
+                let document = document(&topic, limit, &mut value)?;
+                let mut builder = documents();
+                push(&mut builder, &document)?;
+                Ok((value, built(builder)?))
+            }
+        };
+        let (value, built) = match large {
+            false => encode()?,
+            true => match cluster::threads::blocking(encode).await {
+                Ok(encoded) => encoded?,
+                Err(error) => return Err(ErrorKind::Internal(format!("the message was not encoded: {error}"))),
+            },
+        };
         let partition = partition.unwrap_or_else(|| self.placement.partition(topic, &value));
-        let mut builder = documents();
-        push(&mut builder, &document)?;
-        let appended = self.broker.append(vec![batch(topic, partition, builder)?]).await;
+        let appended = self.broker.append(vec![batch(topic, partition, built)?]).await;
         Ok(async move {
             let appended = appended.await.pop();
             match appended.ok_or_else(|| ErrorKind::OutcomeUnknown("the answer is not complete".to_owned()))? {
@@ -125,22 +151,29 @@ impl Engine {
             }
         })
     }
+}
 
-    /// A message as it is stored, if it is not too large for its topic.
-    fn document(&self, topic: &Topic, value: &mut Object) -> Result<Document, ErrorKind> {
-        prune(value);
-        let document = Document::encode(value);
-        let limit = u64::from(topic.max_bytes.unwrap_or(self.settings.max_message_bytes));
-        let size = document.json.len() as u64;
-        match size > limit {
-            false => Ok(document),
-            true => Err(ErrorKind::TopicMessageTooLarge {
-                topic: topic.name.clone(),
-                size,
-                limit,
-            }),
-        }
+/// A message as it is stored, if it has no more than `limit` bytes.
+fn document(topic: &Topic, limit: usize, value: &mut Object) -> Result<Document, ErrorKind> {
+    prune(value);
+    Document::encode(value, limit).ok_or_else(|| too_large(topic, limit))
+}
+
+/// That a message is larger than its topic takes.
+pub fn too_large(topic: &Topic, limit: usize) -> ErrorKind {
+    ErrorKind::TopicMessageTooLarge {
+        topic: topic.name.clone(),
+        limit: limit as u64,
     }
+}
+
+/// Bytes of the texts in a message's fields.
+fn texts(value: &Object) -> usize {
+    let text = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => name.len() + text.len(),
+        _ => name.len(),
+    };
+    value.iter().map(text).sum()
 }
 
 /// A batch of messages with the node's own time.
@@ -162,10 +195,17 @@ fn push(builder: &mut BatchBuilder, document: &Document) -> Result<(), ErrorKind
         .map_err(|error| ErrorKind::InvalidValue(error.to_string()))
 }
 
-fn batch(topic: &Topic, index: u32, builder: BatchBuilder) -> Result<AppendBatch, ErrorKind> {
-    let internal = |error: &dyn std::fmt::Display| ErrorKind::Internal(format!("the batch was not built: {error}"));
+fn internal(error: &dyn std::fmt::Display) -> ErrorKind {
+    ErrorKind::Internal(format!("the batch was not built: {error}"))
+}
+
+fn built(builder: BatchBuilder) -> Result<(BatchHeader, Bytes), ErrorKind> {
     let bytes = builder.build().map_err(|error| internal(&error))?;
     let header = BatchHeader::parse(&bytes).map_err(|error| internal(&error))?;
+    Ok((header, bytes))
+}
+
+fn batch(topic: &Topic, index: u32, (header, bytes): (BatchHeader, Bytes)) -> Result<AppendBatch, ErrorKind> {
     let range = topic.partitions.get(index as usize).copied();
     Ok(AppendBatch {
         partition: PartitionId { topic: topic.id, index },

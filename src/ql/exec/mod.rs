@@ -18,7 +18,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
-pub use append::Placed;
+pub use append::{Placed, too_large};
 pub use outcome::{Note, Outcome, Record};
 pub use placement::partition_of;
 

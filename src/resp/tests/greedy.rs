@@ -62,7 +62,7 @@ async fn readers_that_take_no_answers_do_not_keep_the_others_waiting() {
     until("memory is used up", || server.shared.answers.are_short()).await;
     let index = key.rsplit('/').next().unwrap();
     let value = "x".repeat(900_000);
-    let mut all = format!("*8");
+    let mut all = "*8".to_owned();
     for n in 1..=8 {
         all += &format!(" {}", entry(&format!("{n}-{index}"), &value));
     }

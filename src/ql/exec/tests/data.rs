@@ -149,7 +149,7 @@ async fn what_a_topic_cannot_do_is_refused_by_name() {
     for (script, sentence) in [
         (
             "CREATE small = { a: 'too long' }",
-            "a message of 16 bytes is larger than the 10 bytes the topic small takes",
+            "a message is larger than the 10 bytes the topic small takes",
         ),
         (
             "CREATE plain:'id' = {}",
