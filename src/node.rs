@@ -313,7 +313,14 @@ async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Se
         Some(listener) => {
             let (broker, engine, auth) = (node.broker.clone(), node.engine.clone(), node.auth.clone());
             let door = door(tls.as_ref(), None)?;
-            let server = RespServer::start(listener, door, resp_config(config, budget), broker, engine, auth)?;
+            let server = RespServer::start(
+                listener,
+                door,
+                resp_config(config, budget.clone()),
+                broker,
+                engine,
+                auth,
+            )?;
             collectors.push(Box::new(server.collector()));
             Some(server)
         }
@@ -325,11 +332,12 @@ async fn serve_once(config: &Config, signals: &mut Signals) -> anyhow::Result<Se
         Some(listener) => {
             let limits = http::Limits {
                 connections: config.limits.max_http_connections,
+                stall: Duration::from_secs(config.limits.stall_seconds),
                 ..http::Limits::default()
             };
             let door = door(tls.as_ref(), Some("http/1.1"))?;
             let server = http::Server::new(node.engine.clone(), node.auth.clone(), is_ready, collectors, limits);
-            let server = server.behind(door);
+            let server = server.behind(door).within(&budget);
             Some(tokio::spawn(server.serve(listener, stop.clone())))
         }
         None => None,

@@ -19,6 +19,6 @@ pub use memory::Budget;
 pub(crate) use answers::{Answers, Purse, Room, SMALL};
 pub(crate) use counts::{Counts, Reason};
 pub(crate) use memory::{Held, Memory};
-pub(crate) use pulse::{HURRY, Patience, Pulse};
+pub(crate) use pulse::{HURRY, Patience, Pulse, Tired};
 pub(crate) use refusals::Refusals;
 pub(crate) use registry::{Full, Most, Registry};

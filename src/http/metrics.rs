@@ -24,14 +24,17 @@ pub(super) enum Reason {
     TlsUnasked,
     /// No TLS handshake, or none in time.
     Handshake,
+    /// It takes no answers.
+    SlowReader,
 }
 
 /// With their labels, in the order of their counters.
-const REASONS: [(Reason, &str); 4] = [
+const REASONS: [(Reason, &str); 5] = [
     (Reason::Connections, "connections"),
     (Reason::NoTls, "no_tls"),
     (Reason::TlsUnasked, "tls_unasked"),
     (Reason::Handshake, "handshake"),
+    (Reason::SlowReader, "slow_reader"),
 ];
 
 pub(super) struct Metrics {

@@ -17,11 +17,13 @@ mod metrics;
 mod script;
 mod serve;
 mod sign_in;
+mod taken;
 
 #[cfg(test)]
 mod tests;
 
 use crate::auth::Auth;
+use crate::connections::{Answers, Budget};
 use crate::ql::exec::Scripts;
 use crate::tls::Door;
 use axum::Router;
@@ -32,10 +34,14 @@ use axum::routing::{get, post};
 pub use metrics::Collector;
 use metrics::Metrics;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 /// Bytes a request's body may have.
 pub const MAX_BODY: usize = 16 * 1024 * 1024;
+
+/// Bytes that answers may hold where the port has a budget of its own.
+const ANSWER_BUDGET: usize = 256 * 1024 * 1024;
 
 /// How the HTTP port behaves.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +51,9 @@ pub struct Limits {
     /// Bytes of request bodies held at once, over all connections; further requests wait. Default 128 MiB, minimum
     /// [`MAX_BODY`].
     pub body_bytes: usize,
+    /// A client that takes no byte of its answer for this long is closed; where others wait for memory that the answer
+    /// holds, sooner. Default 60 s.
+    pub stall: Duration,
 }
 
 impl Default for Limits {
@@ -52,6 +61,7 @@ impl Default for Limits {
         Self {
             connections: 1_000,
             body_bytes: 128 * 1024 * 1024,
+            stall: Duration::from_secs(60),
         }
     }
 }
@@ -61,6 +71,8 @@ pub struct Server {
     shared: Arc<Shared>,
     limits: Limits,
     door: Door,
+    /// What answers may hold.
+    answers: Arc<Answers>,
 }
 
 /// What handlers share.
@@ -94,7 +106,14 @@ impl Server {
             shared: Arc::new(shared),
             limits,
             door: Door::plain(),
+            answers: Budget::new(ANSWER_BUDGET).answers,
         }
+    }
+
+    /// Has its answers share a budget with those of other ports, instead of 256 MiB of their own.
+    pub fn within(mut self, budget: &Budget) -> Self {
+        self.answers = budget.answers.clone();
+        self
     }
 
     /// Lets connections in by `door` instead of in the clear.

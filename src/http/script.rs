@@ -1,8 +1,10 @@
 //! `POST /script`.
 
+use super::taken::Taker;
 use super::{MAX_BODY, Shared, answer, sign_in};
 use crate::auth::Caller;
 use crate::ql::{self, Error, ErrorKind, Parameters};
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -21,7 +23,11 @@ const REFUSED_TIME: Duration = Duration::from_secs(10);
 /// Bytes of a body that is too large which are read and thrown away, so that its sender gets to read the answer.
 const DRAIN: usize = 64 * 1024 * 1024;
 
-pub(super) async fn script(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+pub(super) async fn script(
+    State(shared): State<Arc<Shared>>,
+    Extension(taker): Extension<Taker>,
+    request: Request,
+) -> Response {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     // Before the body: nobody's body takes memory.
@@ -46,7 +52,7 @@ pub(super) async fn script(State(shared): State<Arc<Shared>>, request: Request) 
         ),
     };
     shared.metrics.script(response.status(), started.elapsed());
-    response
+    taker.pay(response).await
 }
 
 /// Waits for room, then reads the body.

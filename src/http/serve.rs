@@ -2,8 +2,10 @@
 
 use super::metrics::Reason;
 use super::sign_in::Remote;
+use super::taken::Taker;
 use super::{Server, Shared, answer};
 use crate::complaints::Complaints;
+use crate::connections::Answers;
 use crate::tls::{self, Door, Stream, Unwelcome};
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -37,6 +39,8 @@ impl Server {
             router: self.router(),
             shared: self.shared,
             door: self.door,
+            answers: self.answers,
+            stall: self.limits.stall,
             complaints: Complaints::default(),
         });
         let graceful = GracefulShutdown::new();
@@ -128,6 +132,8 @@ struct Front {
     router: Router,
     shared: Arc<Shared>,
     door: Door,
+    answers: Arc<Answers>,
+    stall: Duration,
     complaints: Complaints,
 }
 
@@ -148,13 +154,25 @@ impl Front {
             opened = self.open(stream, remote) => opened,
         };
         let Some(stream) = opened else { return };
-        let router = self.router.clone().layer(Extension(Remote(remote)));
+        let taker = Taker::new(&self.answers, remote.ip());
+        let router = self.router.clone();
+        let router = router.layer(Extension(Remote(remote))).layer(Extension(taker.clone()));
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-        if let Err(error) = watcher.watch(connection).await {
-            tracing::debug!(%error, "a connection ended early");
+            .serve_connection(TokioIo::new(taker.watch(stream)), TowerToHyperService::new(router));
+        tokio::select! {
+            biased;
+            ended = watcher.watch(connection) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+            }
+            () = taker.gives_up(self.stall) => {
+                self.shared.metrics.closed(Reason::SlowReader);
+                self.complaints
+                    .complain(|more| tracing::warn!(%remote, more, "HTTP connection closed: it takes no answers"));
+            }
         }
         drop(room);
     }

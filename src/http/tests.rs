@@ -65,6 +65,10 @@ struct Running {
 }
 
 async fn start() -> Running {
+    start_within(&Budget::new(256 << 20)).await
+}
+
+async fn start_within(budget: &Budget) -> Running {
     let fake = Arc::new(Fake {
         gate: Semaphore::new(0),
         caller: parking_lot::Mutex::default(),
@@ -74,6 +78,7 @@ async fn start() -> Running {
     let (ready, watched) = watch::channel(true);
     let collector: Collector = Box::new(|out| out.push_str("more 1\n"));
     let server = Server::new(fake.clone(), auth.clone(), watched, vec![collector], Limits::default());
+    let server = server.within(budget);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -221,6 +226,44 @@ async fn a_body_beyond_the_limit_is_refused_and_the_sender_hears_it() {
     assert_eq!(answer(node.address, chunked.as_bytes()).await.0, 413);
     let (status, _) = answer(node.address, &post(&large[1..], "")).await;
     assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn who_takes_no_answers_is_closed_while_others_wait_for_memory() {
+    let budget = Budget::new(16 << 20);
+    let node = start_within(&budget).await;
+    let script = format!("CREATE t = {{ a: '{}' }}", "x".repeat(8_000_000));
+    let mut greedy = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(node.address).await.unwrap();
+        stream.write_all(&post(&script, "")).await.unwrap();
+        greedy.push(stream);
+    }
+    // They wait for each other, and are closed one by one until nobody does.
+    let closed = async {
+        while !get(node.address, "/metrics")
+            .await
+            .1
+            .contains("reason=\"slow_reader\"} 2")
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(90), closed)
+        .await
+        .expect("two are closed");
+    let (status, body) = answer(node.address, &post(&script, "")).await;
+    assert_eq!((status, body.len() > 8_000_000), (200, true));
+    drop(greedy);
+    // What was written, or not, holds nothing.
+    let freed = async {
+        while budget.answers.try_take(15 << 20).is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(90), freed)
+        .await
+        .expect("all is free");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crate::auth::{Auth, AuthConfig};
 use crate::broker::tests::store::batch_at;
 use crate::broker::tests::trio::{Trio, until};
+use crate::connections::Budget;
 use crate::groups::{Coordinator, GroupConfig};
 use crate::kafka::handlers::groups::tests::Client;
 use crate::kafka::{KafkaConfig, KafkaServer};
@@ -14,7 +15,8 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse, ListOffsetsRequest, 
 use kafka_protocol::protocol::StrBytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::net::{TcpListener, TcpStream};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 const VERSION: i16 = 17;
 
@@ -26,10 +28,13 @@ struct Door {
 
 impl Door {
     async fn open(trio: &Trio) -> Self {
+        Self::open_as(trio, KafkaConfig::new("store".into())).await
+    }
+
+    async fn open_as(trio: &Trio, config: KafkaConfig) -> Self {
         let broker = trio.get(1).broker.clone();
         let groups = Coordinator::new(broker.clone(), GroupConfig::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let config = KafkaConfig::new("store".into());
         let auth = Arc::new(Auth::new(broker.catalog().clone(), AuthConfig::default()));
         let server = KafkaServer::start(
             listener,
@@ -242,5 +247,52 @@ async fn the_partitions_of_a_leader_that_dies_are_refused_and_the_others_are_not
     let answer = client.call(VERSION, &fetch(&topic, &BTreeMap::new())).await;
     assert!(bytes(&answer).contains_key(&index));
     assert_eq!(errors(&answer).len(), lost.len());
+    door.close().await;
+}
+
+/// Its answer is of records that another member leads, so that it holds memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_no_answers_is_closed_while_others_want_their_memory() {
+    let trio = Trio::new().await;
+    let topic = trio.topic("t").await;
+    let index = trio.partition_of(&topic, 2);
+    for _ in 0..9 {
+        trio.append(&topic, index, &[0; 60_000]).await;
+    }
+    let config = KafkaConfig {
+        budget: Budget::new(8 << 20),
+        // Nobody is closed for standing still alone.
+        max_stall: Duration::from_secs(1000),
+        ..KafkaConfig::new("store".into())
+    };
+    let door = Door::open_as(&trio, config).await;
+    let partition = FetchPartition::default()
+        .with_partition(index as i32)
+        .with_partition_max_bytes(i32::MAX);
+    let wanted = FetchTopic::default()
+        .with_topic_id(topic.uuid)
+        .with_partitions(vec![partition]);
+    let request = FetchRequest::default()
+        .with_max_bytes(i32::MAX)
+        .with_session_epoch(-1)
+        .with_topics(vec![wanted]);
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut slow = Client(socket.connect(door.server.local_addr()).await.unwrap());
+    let mut client = door.client().await;
+    let all = bytes(&client.call(VERSION, &request).await);
+    assert!(all[&index] > 5 << 20, "{all:?}");
+    slow.send(VERSION, &request).await;
+    let mut less = false;
+    let closed = async {
+        while door.server.connections() == 2 {
+            less |= bytes(&client.call(VERSION, &request).await) != all;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), closed)
+        .await
+        .expect("closed");
+    assert!(less, "its memory was wanted");
+    assert_eq!(bytes(&client.call(VERSION, &request).await), all);
     door.close().await;
 }
