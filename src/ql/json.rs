@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn plain_documents_are_compact_ordered_json_without_types() {
-        let document = Document::encode(&object("{ total: 19.99, customer: 'c-42' }"), 34).unwrap();
+        let document = Document::encode(&object("{ total: 19.99, customer: 'c-42' }"), 33).unwrap();
         assert_eq!(document.json, br#"{"customer":"c-42","total":19.99}"#);
         assert_eq!(document.types, None);
     }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn nothing_is_encoded_beyond_the_limit() {
         let small = object("{ total: 19.99, customer: 'c-42' }");
-        assert_eq!(Document::encode(&small, 33), None);
+        assert_eq!(Document::encode(&small, 32), None);
         let nuls = Object::from([("a".to_owned(), Value::String("\0".repeat(10_000)))]);
         assert_eq!(Document::encode(&nuls, 10_000), None);
         let mut within = Within {
