@@ -7,7 +7,7 @@ use crate::ql::{Error, ErrorKind, Object, Parameters, Value, parse_bytes};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -235,17 +235,22 @@ async fn who_takes_no_answers_is_closed_while_others_wait_for_memory() {
     let script = format!("CREATE t = {{ a: '{}' }}", "x".repeat(8_000_000));
     let mut greedy = Vec::new();
     for _ in 0..4 {
-        let mut stream = TcpStream::connect(node.address).await.unwrap();
+        // The socket must not take all of it for the client.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(node.address).await.unwrap();
         stream.write_all(&post(&script, "")).await.unwrap();
         greedy.push(stream);
     }
     // They wait for each other, and are closed one by one until nobody does.
     let closed = async {
-        while !get(node.address, "/metrics")
-            .await
-            .1
-            .contains("reason=\"slow_reader\"} 2")
-        {
+        let name = "tessaridb_http_connections_closed_total{reason=\"slow_reader\"} ";
+        let count = |metrics: &str| {
+            metrics
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.parse::<u32>().ok())
+        };
+        while count(&get(node.address, "/metrics").await.1).expect("counted") < 2 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };

@@ -259,8 +259,9 @@ async fn a_client_that_takes_no_answers_is_closed_while_others_want_their_memory
     for _ in 0..9 {
         trio.append(&topic, index, &[0; 60_000]).await;
     }
+    let budget = Budget::new(8 << 20);
     let config = KafkaConfig {
-        budget: Budget::new(8 << 20),
+        budget: budget.clone(),
         // Nobody is closed for standing still alone.
         max_stall: Duration::from_secs(1000),
         ..KafkaConfig::new("store".into())
@@ -283,6 +284,7 @@ async fn a_client_that_takes_no_answers_is_closed_while_others_want_their_memory
     let all = bytes(&client.call(VERSION, &request).await);
     assert!(all[&index] > 5 << 20, "{all:?}");
     slow.send(VERSION, &request).await;
+    until("its answer holds memory", || budget.answers.try_take(4 << 20).is_none()).await;
     let mut less = false;
     let closed = async {
         while door.server.connections() == 2 {
