@@ -1,6 +1,7 @@
 //! Calls on their way.
 
 use super::body::{Arriving, Piece};
+use super::ways::SILENCE;
 use super::{Inner, Net, answer, broken};
 use bytes::Bytes;
 use cluster::ids::NodeId;

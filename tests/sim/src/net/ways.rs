@@ -6,7 +6,7 @@ use cluster::ids::NodeId;
 use rand::Rng;
 
 /// A connection on which nothing comes for so long is given up, in milliseconds.
-const SILENCE: u64 = 5000;
+pub const SILENCE: u64 = 5000;
 /// A connection that can't be made in this time has failed, in milliseconds.
 const CONNECT: u64 = 2000;
 
