@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A process must answer after this time.
 const START: Duration = Duration::from_secs(120);
 /// Space of a disk that can be filled; a member refuses records with less than 256 MiB free.
-const DISK: &str = "640m";
+const DISK: &str = "1g";
 
 /// Where a member is to run.
 pub struct Place {
