@@ -21,8 +21,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const BURST: u64 = 12;
 const PAUSE: Duration = Duration::from_millis(100);
 const COMMIT_EVERY: Duration = Duration::from_millis(300);
-/// Where a group's coordinator changes.
-const TOLD: [RDKafkaErrorCode; 3] = [
+/// Where a group's coordinator changes, and where the one connection there was has ended.
+const TOLD: [RDKafkaErrorCode; 4] = [
+    RDKafkaErrorCode::AllBrokersDown,
     RDKafkaErrorCode::NotCoordinator,
     RDKafkaErrorCode::CoordinatorLoadInProgress,
     RDKafkaErrorCode::CoordinatorNotAvailable,
@@ -220,6 +221,7 @@ fn settings(task: &Task) -> ClientConfig {
 fn produce(teller: Teller, task: &Task, enough: &AtomicBool) {
     let producer: ThreadedProducer<Delivered> = settings(task)
         .set("enable.idempotence", "true")
+        .set("debug", "eos")
         .set("acks", "all")
         .set("linger.ms", "5")
         .set("message.timeout.ms", "300000")

@@ -12,7 +12,9 @@ mod client;
 pub(crate) mod haproxy;
 mod history;
 
+use crate::kafka_wire;
 use crate::process::{Certificates, PATIENCE, Process, free_port, http};
+use crate::wire::Wire;
 use client::{Client, Task, Teller};
 use haproxy::{Balancer, Behind};
 use history::{History, Log, Said};
@@ -21,10 +23,12 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use tessaridb::record::BatchHeader;
 
 const PARTITIONS: i32 = 6;
 const TOPIC: &str = "shop.orders.balanced";
@@ -213,7 +217,42 @@ fn clients_of_three_languages_behind_one_address_lose_nothing_while_members_come
         watch.history.read()
     );
     let verdict = watch.history.check(&log, PARTITIONS);
+    if verdict.is_err() {
+        let batches = Path::new(env!("CARGO_TARGET_TMPDIR")).join("balanced-batches.txt");
+        std::fs::write(&batches, batches_of(members.nodes[0].kafka)).expect("written");
+        println!("all batches are told of in {}", batches.display());
+    }
     assert_eq!(verdict, Ok(()));
+}
+
+/// Of every batch: its partition, offset and count, and its producer's id, epoch and sequence number.
+fn batches_of(port: u16) -> String {
+    let mut wire = Wire::connect(port);
+    let mut out = String::new();
+    for partition in 0..PARTITIONS {
+        let mut next = 0;
+        loop {
+            let answer = kafka_wire::fetch_from(&mut wire, TOPIC, partition, next);
+            let mut records = &answer.records.unwrap_or_default()[..];
+            if answer.error_code != 0 || records.is_empty() {
+                break;
+            }
+            while let Ok(header) = BatchHeader::parse(records) {
+                next = header.base_offset + i64::from(header.last_offset_delta) + 1;
+                let _ = writeln!(
+                    out,
+                    "{partition} {} +{} producer {} epoch {} sequence {}",
+                    header.base_offset,
+                    header.last_offset_delta + 1,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence
+                );
+                records = &records[header.batch_len() as usize..];
+            }
+        }
+    }
+    out
 }
 
 /// Declares the topic, through the balancer, too; where a leader just changes, it is told to come again.

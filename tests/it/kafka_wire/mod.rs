@@ -148,9 +148,17 @@ fn fetch_request(topics: Vec<FetchTopic>) -> FetchRequest {
         .with_topics(topics)
 }
 
-/// Fetches one partition at once.
+/// Fetches the first partition at once.
 fn fetch_one(wire: &mut Wire, topic: &str, offset: i64) -> PartitionData {
-    let request = fetch_request(vec![fetch_topic(topic, vec![fetch_partition(0, offset, 1 << 20)])]);
+    fetch_from(wire, topic, 0, offset)
+}
+
+/// Fetches a partition at once.
+pub(crate) fn fetch_from(wire: &mut Wire, topic: &str, partition: i32, offset: i64) -> PartitionData {
+    let request = fetch_request(vec![fetch_topic(
+        topic,
+        vec![fetch_partition(partition, offset, 1 << 20)],
+    )]);
     let mut response: FetchResponse = wire.call(ApiKey::Fetch, 11, &request);
     response.responses.remove(0).partitions.remove(0)
 }

@@ -46,7 +46,9 @@ impl Inner {
     pub fn free_all(&mut self) {
         for (_, way) in std::mem::take(&mut self.ways) {
             for event in way.kept {
-                self.send(event);
+                // Before all that is on its way still: what a stream carries does not overtake itself.
+                self.sent += 1;
+                self.queue.insert((self.now.saturating_sub(1), self.sent), event);
             }
         }
     }
