@@ -10,6 +10,7 @@
 //! What a coordinator writes goes to the log of its own term only, so that one that has been replaced changes nothing.
 
 use super::answer::{GroupState, JoinAnswer, Output, Refusal, SyncAnswer};
+use super::commits::Commits;
 use super::config::GroupConfig;
 use super::group::{Group, Limits};
 use super::member::{Millis, NEVER, Ticket};
@@ -72,11 +73,12 @@ pub struct Inner {
     limits: Limits,
     pub(super) clock: Clock,
     groups: Mutex<HashMap<Key, Arc<Entry>>>,
+    pub(super) commits: Commits,
     timers: Timers<Entry>,
     /// Bytes of all groups, about.
     bytes: AtomicUsize,
     closed: AtomicBool,
-    me: Weak<Inner>,
+    pub(super) me: Weak<Inner>,
 }
 
 type Key = (Option<NamespaceId>, Arc<str>);
@@ -165,6 +167,7 @@ impl Coordinator {
             limits,
             clock: Clock::start(),
             groups: Mutex::default(),
+            commits: Commits::default(),
             timers: Timers::default(),
             bytes: AtomicUsize::new(0),
             closed: AtomicBool::new(false),

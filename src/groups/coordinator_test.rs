@@ -143,6 +143,26 @@ async fn a_group_that_touched_nothing_moves_in_with_its_members() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_given_a_partition_begins_behind_a_commit_that_was_still_on_its_way() {
+    let store = Store::new().await;
+    let topic = store.topic("orders", partitions(1)).await;
+    let groups = Coordinator::new(store.broker.clone(), quick());
+    let address = at("billing", Some(&topic));
+    let (member, generation) = settle(&groups, &address).await;
+    let me = who(&member, generation);
+    for offset in 1..50 {
+        let begun = groups.commit(&address, &me, commit(&topic, 0, offset));
+        let mut begun = std::pin::pin!(begun);
+        let at_once = futures::poll!(begun.as_mut());
+        let offsets = soon(groups.offsets(&address)).await.unwrap();
+        assert_eq!(offsets.values().map(|p| p.offset).collect::<Vec<_>>(), [offset]);
+        if at_once.is_pending() {
+            soon(begun).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_may_commit() {
     let store = Store::new().await;
     let topic = store.topic("orders", partitions(1)).await;

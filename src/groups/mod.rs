@@ -8,6 +8,7 @@
 //! group's generation, lies with the positions of the reader `kafka:<group>` in the home range of its namespace.
 
 mod answer;
+mod commits;
 mod config;
 mod coordinator;
 mod group;

@@ -55,6 +55,7 @@ impl Inner {
     pub async fn commit(&self, address: &Address, who: &Membership, commits: Vec<Commit>) -> Result<(), Refusal> {
         let namespace = self.settle_namespace(address).await?;
         let term = self.coordinated(namespace).await?;
+        let begun = namespace.map(|namespace| self.commits.begin(namespace, &address.group));
         loop {
             let entry = match self.find(address, namespace).await? {
                 Found::Live(entry) => entry,
@@ -88,7 +89,18 @@ impl Inner {
                 },
             ),
         });
-        self.change(address, (namespace, term), changes.collect()).await
+        let changes = changes.collect();
+        let Some(me) = self.me.upgrade() else {
+            return Err(Refusal::NotCoordinator);
+        };
+        let address = address.clone();
+        // It goes on without who asked, too, and has begun until it is over.
+        let work = tokio::spawn(async move {
+            let changed = me.change(&address, (namespace, term), changes).await;
+            drop(begun);
+            changed
+        });
+        work.await.unwrap_or(Err(Refusal::CoordinatorNotAvailable))
     }
 
     /// The term in which this node coordinates the namespace; waits, briefly, for a range that is starting.
@@ -118,11 +130,13 @@ impl Inner {
         changed.map_err(|e| position_refusal(&e))
     }
 
-    /// The group's committed offsets. None for a group nobody knows; never "none" while that can't be told.
+    /// The group's committed offsets, with all that was taken before. None for a group nobody knows; never "none" while that
+    /// can't be told.
     pub async fn offsets(&self, address: &Address) -> Result<BTreeMap<PartitionId, Position>, Refusal> {
         let Some(namespace) = self.settle_namespace(address).await? else {
             return Ok(BTreeMap::new());
         };
+        self.commits.settled(namespace, &address.group).await;
         let positions = self.broker.positions(namespace, &address.reader()).await;
         let positions = positions.map_err(|e| position_refusal(&e))?;
         Ok(positions.into_iter().filter(|(id, _)| *id != ABOUT).collect())

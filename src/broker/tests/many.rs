@@ -68,6 +68,8 @@ impl Member {
                 spare_segments: 1,
                 ..WalConfig::default()
             },
+            // Machines that run tests are busy, and no test here is about elections.
+            election: (Duration::from_millis(1500), Duration::from_millis(3000)),
             ..HostConfig::default()
         };
         let host = RangeHost::open_among(files, Path::new("/data/wal"), id, config, Some(peers.clone()))
