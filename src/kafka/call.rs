@@ -9,6 +9,7 @@ use super::metrics::Metrics;
 use super::pool::Pool;
 use super::reply::Refusal;
 use super::sign_in::{Admission, SignIn};
+use super::skipped::Skipped;
 use super::table::Api;
 use super::watch::Watch;
 use crate::auth::{self, Auth, NotStanding, Origin, Surface, Who};
@@ -71,6 +72,7 @@ impl Peer {
             sign_in: SignIn::new(session),
             ended: CancellationToken::new(),
             refusals: Refusals::default(),
+            skipped: Skipped::default(),
         }
     }
 
@@ -117,6 +119,8 @@ pub(crate) struct Peer {
     pub ended: CancellationToken,
     /// What it was refused.
     pub refusals: Refusals,
+    /// Batches of its producers that it was told to send again.
+    pub skipped: Skipped,
 }
 
 /// One request.

@@ -32,6 +32,7 @@ mod reply;
 mod schema;
 mod server;
 mod sign_in;
+mod skipped;
 mod table;
 mod topic_configs;
 mod watch;

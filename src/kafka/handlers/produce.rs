@@ -15,6 +15,7 @@ use crate::kafka::endpoints::Endpoint;
 use crate::kafka::errors;
 use crate::kafka::partitions::{self, Leaders};
 use crate::kafka::reply::{Answer, Refusal, encode};
+use crate::kafka::skipped::Sequenced;
 use crate::kafka::topic_configs::MAX_AHEAD_MS;
 use crate::record::{self, BatchHeader, Compression, Limits, TimestampType, restamp_time};
 use bytes::Bytes;
@@ -53,6 +54,14 @@ struct Item {
     sent: Bytes,
     limit: usize,
     log_append_time: bool,
+}
+
+/// Where a submitted batch's answer belongs.
+struct Place {
+    topic: usize,
+    partition: usize,
+    range: RangeId,
+    batch: Option<Sequenced>,
 }
 
 /// Why a partition's batch is refused.
@@ -116,7 +125,12 @@ pub(crate) async fn submit(call: Call, request: ProduceRequest) -> Result<BoxFut
     for (item, outcome) in validate(&call, items, walk).await {
         match outcome {
             Ok(batch) => {
-                places.push((item.topic, item.partition, item.range));
+                places.push(Place {
+                    topic: item.topic,
+                    partition: item.partition,
+                    range: item.range,
+                    batch: Sequenced::new(item.to, &batch.header),
+                });
                 batches.push(batch);
             }
             Err(fault) => {
@@ -391,21 +405,39 @@ fn refuse(answer: &mut PartitionProduceResponse, fault: Fault) {
 fn fill(
     call: &Call,
     response: &mut ProduceResponse,
-    places: Vec<(usize, usize, RangeId)>,
+    places: Vec<Place>,
     answers: Option<Vec<Result<Appended, AppendError>>>,
 ) {
     let mut answers = answers.map(Vec::into_iter);
     let mut moved = Vec::new();
-    for (topic, partition, range) in places {
+    let skipped = &call.peer.skipped;
+    for place in places {
+        let Place {
+            topic,
+            partition,
+            range,
+            batch,
+        } = place;
         let answer = &mut response.responses[topic].partition_responses[partition];
         match answers.as_mut().map(|a| a.next()) {
             Some(Some(Ok(appended))) => {
                 answer.base_offset = appended.base_offset;
                 answer.log_append_time_ms = appended.log_append_time;
                 answer.log_start_offset = appended.log_start;
+                batch.into_iter().for_each(|batch| skipped.stored(batch));
             }
             Some(Some(Err(error))) => {
-                let code = errors::append(&error);
+                let code = match (&error, batch) {
+                    (AppendError::OutOfOrderSequence { expected, .. }, Some(batch))
+                        if skipped.explains(batch, *expected) =>
+                    {
+                        ResponseError::NotLeaderOrFollower
+                    }
+                    _ => errors::append(&error),
+                };
+                if let (AppendError::Propose(_), Some(batch)) = (&error, batch) {
+                    skipped.refused(batch);
+                }
                 if code == ResponseError::NotLeaderOrFollower {
                     moved.push((topic, partition, range));
                 }
@@ -418,7 +450,10 @@ fn fill(
                 );
             }
             // It may yet be stored: only the producer may ask again, and an idempotent one does so with the same sequence.
-            Some(None) | None => refuse(answer, ResponseError::RequestTimedOut.into()),
+            Some(None) | None => {
+                batch.into_iter().for_each(|batch| skipped.refused(batch));
+                refuse(answer, ResponseError::RequestTimedOut.into());
+            }
         }
     }
     if call.version >= 10 && !moved.is_empty() {
