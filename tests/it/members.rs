@@ -238,10 +238,12 @@ fn produce_requests_at_wrong_members_are_all_taken_and_keep_their_order() {
                 }
                 return;
             }
-            // On a busy machine a member may be voted out meanwhile: then a refusal is right.
+            // A leader may be handing over, or be voted out on a busy machine: then a refusal is right, and another leads soon.
             Err(refused) => {
-                let after = leaders(&cluster, &topic);
-                assert_ne!(before, after, "refused: {refused:?}\n{}", cluster.logs());
+                while leaders(&cluster, &topic) == before {
+                    assert!(start.elapsed() < PATIENCE, "refused: {refused:?}\n{}", cluster.logs());
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 assert!(start.elapsed() < PATIENCE, "leaders never stay: {refused:?}");
             }
         }
