@@ -238,14 +238,13 @@ fn produce_requests_at_wrong_members_are_all_taken_and_keep_their_order() {
                 }
                 return;
             }
-            // A leader may be handing over, or be voted out on a busy machine: then a refusal is right, and another leads soon.
-            Err(refused) => {
-                while leaders(&cluster, &topic) == before {
-                    assert!(start.elapsed() < PATIENCE, "refused: {refused:?}\n{}", cluster.logs());
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                assert!(start.elapsed() < PATIENCE, "leaders never stay: {refused:?}");
-            }
+            // While leads are handed over, after members came, or on a busy machine, some member may not know of it yet: then
+            // a refusal is right. Once they rest, all is taken.
+            Err(refused) => assert!(
+                start.elapsed() < 2 * PATIENCE,
+                "never all taken: {refused:?}, {before:?}\n{}",
+                cluster.logs()
+            ),
         }
     }
 }
