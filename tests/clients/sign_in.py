@@ -107,6 +107,8 @@ class KafkaPython:
 
         consumer = KafkaConsumer(**settings, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False)
         try:
+            # Known before it joins, or it may forget its join: see kafka_python in member.py.
+            consumer.partitions_for_topic(topic)
             consumer.subscribe([topic])
             end = time.monotonic() + PATIENCE
             while time.monotonic() < end:
