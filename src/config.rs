@@ -549,6 +549,7 @@ mod tests {
             &["./data", "--idle-seconds", "0"],
             &["./data", "--idle-seconds", "18446744073709551615"],
             &["./data", "--stall-seconds", "0"],
+            &["./data", "--send-buffer-bytes", "2147483648"],
             &["certs", "dir"],
             &["certs", "--node", "a"],
             &["certs", "dir", "--node", "a", "--kafka", "127.0.0.1:1"],

@@ -70,4 +70,17 @@ pub struct Limits {
     #[arg(long, value_name = "SECONDS", env = "TESSARIDB_STALL_SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub stall_seconds: u64,
+
+    /// Bytes of answers that the system holds for a Kafka or RESP client that has not taken them yet; 0: as many as the
+    /// system likes, for clients that are far away.
+    #[arg(long, value_name = "BYTES", env = "TESSARIDB_SEND_BUFFER_BYTES", default_value_t = 524_288,
+          value_parser = clap::value_parser!(u32).range(..=1_073_741_824))]
+    pub send_buffer_bytes: u32,
+}
+
+impl Limits {
+    /// [`Self::send_buffer_bytes`], unless the system may choose.
+    pub fn send_buffer(&self) -> Option<usize> {
+        (self.send_buffer_bytes > 0).then_some(self.send_buffer_bytes as usize)
+    }
 }

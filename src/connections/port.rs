@@ -70,6 +70,8 @@ pub(crate) struct Rules {
     pub sign_in: Duration,
     /// What requests and answers hold.
     pub budget: Budget,
+    /// Bytes of answers that the system holds for a client that has not taken them; `None`: as many as it likes.
+    pub send_buffer: Option<usize>,
 }
 
 /// A running port. Dropping it closes the port and its connections.
@@ -227,7 +229,7 @@ impl<P: Protocol> Accept<P> {
             Ok(entry) => entry,
             Err(full) => return self.turn_away(&stream, remote, full),
         };
-        let local = match greet(&stream) {
+        let local = match greet(&stream, self.rules.send_buffer) {
             Ok(local) => local,
             Err(error) => return tracing::debug!(%remote, %error, "a {} that broke at once", P::CONNECTION),
         };
@@ -332,8 +334,12 @@ impl<P: Protocol> Visit<P> {
 }
 
 /// Readies the socket; where the client reached it.
-fn greet(stream: &TcpStream) -> io::Result<SocketAddr> {
+fn greet(stream: &TcpStream, send_buffer: Option<usize>) -> io::Result<SocketAddr> {
     stream.set_nodelay(true)?;
+    if let Some(bytes) = send_buffer {
+        // Linux takes as much again for its own accounting.
+        SockRef::from(stream).set_send_buffer_size(bytes)?;
+    }
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(60))
         .with_interval(Duration::from_secs(20))

@@ -49,6 +49,8 @@ pub struct KafkaConfig {
     pub max_idle: Duration,
     /// A frame begun, or an answer being written, that moves no byte for this long closes the connection. Default 60 s.
     pub max_stall: Duration,
+    /// Bytes of answers that the system holds for a client that has not taken them; `None`: as many as it likes.
+    pub send_buffer: Option<usize>,
     /// Fetch sessions kept (KIP-227). Default 1,000; 0 keeps none.
     pub fetch_sessions: usize,
     /// How long a graceful stop waits for requests in flight. Default 5 s.
@@ -80,6 +82,7 @@ impl KafkaConfig {
             sign_in_time: Duration::from_secs(10),
             max_idle: Duration::from_secs(600),
             max_stall: Duration::from_secs(60),
+            send_buffer: Some(512 << 10),
             fetch_sessions: 1000,
             drain: Duration::from_secs(5),
         }

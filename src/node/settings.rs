@@ -59,6 +59,7 @@ pub fn kafka(config: &Config, node: &Node, budget: Budget) -> KafkaConfig {
         sign_in_time: Duration::from_secs(limits.sign_in_seconds),
         max_idle: Duration::from_secs(limits.idle_seconds),
         max_stall: Duration::from_secs(limits.stall_seconds),
+        send_buffer: limits.send_buffer(),
         session: match config.kafka.kafka_session_seconds {
             0 => None,
             seconds => Some(Duration::from_secs(u64::from(seconds))),
@@ -82,6 +83,7 @@ pub fn resp(config: &Config, budget: Budget) -> RespConfig {
         sign_in_time: Duration::from_secs(limits.sign_in_seconds),
         max_idle: Duration::from_secs(limits.idle_seconds),
         max_stall: Duration::from_secs(limits.stall_seconds),
+        send_buffer: limits.send_buffer(),
         ..defaults
     }
 }

@@ -30,6 +30,8 @@ pub struct RespConfig {
     pub max_idle: Duration,
     /// A command begun, or an answer being written, that moves no byte for this long closes the connection. Default 60 s.
     pub max_stall: Duration,
+    /// Bytes of answers that the system holds for a client that has not taken them; `None`: as many as it likes.
+    pub send_buffer: Option<usize>,
     /// How long a graceful stop waits for commands under way. Default 5 s.
     pub drain: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for RespConfig {
             sign_in_time: Duration::from_secs(10),
             max_idle: Duration::from_secs(600),
             max_stall: Duration::from_secs(60),
+            send_buffer: Some(512 << 10),
             drain: Duration::from_secs(5),
         }
     }

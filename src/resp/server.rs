@@ -48,6 +48,7 @@ impl RespServer {
             stall: config.max_stall,
             sign_in: config.sign_in_time,
             budget: config.budget.clone(),
+            send_buffer: config.send_buffer,
         };
         let Budget {
             arriving,

@@ -113,6 +113,8 @@ impl Compare {
                 let ours = start_tessaridb(&binary, &turn.join("tessaridb"), self.nodes, 19092, 19080)?;
                 runs[0].push(self.one(work, &ours, "tessaridb")?);
                 drop(ours);
+                // Each begins with the disk and the memory as the other one did.
+                std::fs::remove_dir_all(turn.join("tessaridb"))?;
                 if let Some(home) = &home {
                     let theirs = start_kafka(home, &turn.join("kafka"), self.nodes, 19192)?;
                     runs[1].push(self.one(work, &theirs, "kafka")?);
