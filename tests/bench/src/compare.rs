@@ -50,10 +50,11 @@ struct Work {
     figure: &'static str,
 }
 
+/// Long enough that what happens once, to a new log or a new process, is a small part.
 const WORKS: &[Work] = &[
-    work("produce 1 KiB, 1 partition", "produce", 1024, 1, 1_500_000),
-    work("produce 1 KiB, 12 partitions", "produce", 1024, 12, 1_500_000),
-    work("produce 1 KiB, 1000 partitions", "produce", 1024, 1000, 500_000),
+    work("produce 1 KiB, 1 partition", "produce", 1024, 1, 3_000_000),
+    work("produce 1 KiB, 12 partitions", "produce", 1024, 12, 3_000_000),
+    work("produce 1 KiB, 1000 partitions", "produce", 1024, 1000, 1_000_000),
     work("produce 100 B, 1 partition", "produce", 100, 1, 6_000_000),
     work("produce 100 B, 12 partitions", "produce", 100, 12, 6_000_000),
     Work {
