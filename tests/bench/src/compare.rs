@@ -36,6 +36,10 @@ pub struct Compare {
     /// Scales the number of records.
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
+    /// GiB of free memory to touch before each run. A virtual machine may hand free memory back to its host, and then pays
+    /// for each page when it is next touched, far more than a broker's own work comes to: who of two runs pays is chance.
+    #[arg(long, default_value_t = 0)]
+    pub warm: usize,
 }
 
 /// One line of the table.
@@ -89,6 +93,11 @@ const fn work(name: &'static str, mode: &'static str, size: u64, partitions: u32
         prepare: 0,
         figure: "mb_s",
     }
+}
+
+/// Takes so many bytes of memory, writes to every page, and gives them back.
+fn touch(bytes: usize) {
+    std::hint::black_box(vec![1u8; bytes]);
 }
 
 impl Compare {
@@ -183,6 +192,7 @@ impl Compare {
             );
             Ok(serde_json::from_slice(&out.stdout)?)
         };
+        touch(self.warm << 30);
         if work.prepare > 0 {
             load("produce", scaled(work.prepare))?;
         }
