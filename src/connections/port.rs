@@ -347,3 +347,29 @@ fn greet(stream: &TcpStream, send_buffer: Option<usize>) -> io::Result<SocketAdd
     SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
     stream.local_addr()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the system holds at most for a client, before and after it is greeted.
+    async fn greeted(send_buffer: Option<usize>) -> (usize, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let holds = || SockRef::from(&stream).send_buffer_size().unwrap();
+        let before = holds();
+        greet(&stream, send_buffer).unwrap();
+        (before, holds())
+    }
+
+    #[tokio::test]
+    async fn the_system_holds_no_more_of_an_answer_than_it_was_told() {
+        let bytes = 100 << 10;
+        let (_, told) = greeted(Some(bytes)).await;
+        // It may account for as much again.
+        assert!((bytes..=2 * bytes).contains(&told), "{told}");
+        let (before, after) = greeted(None).await;
+        assert_eq!(before, after, "its own choice");
+    }
+}
