@@ -44,7 +44,8 @@ pub struct HostConfig {
     /// Bytes the log may span before every range is asked for a checkpoint. Default 512 MiB.
     pub log_span: u64,
     /// Bytes of log that all ranges together keep, though checkpoints cover them, for members that are behind; who is
-    /// further behind begins from a snapshot (one that is being sent the log, only once the log spans twice what it should). Ranges without other members keep nothing, and none does on a full disk. Default 256 MiB.
+    /// further behind begins from a snapshot (one that is being sent the log, only once the log spans twice what it should).
+    /// Ranges without other members keep nothing, and none does on a full disk. Default 256 MiB.
     pub keep_bytes: u64,
     /// Bytes per second that are fetched at most to catch up from a snapshot, all ranges together, so that those who write and
     /// read now don't suffer. Default 64 MiB.
