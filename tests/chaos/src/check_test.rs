@@ -111,6 +111,17 @@ fn nothing_is_wrong_with_a_good_history() {
 }
 
 #[test]
+fn a_record_that_is_known_to_be_stored_but_not_where_is_no_fault() {
+    let mut history = good();
+    for event in &mut history {
+        if let Event::Acknowledged { offset, .. } = event {
+            *offset = -1001;
+        }
+    }
+    assert_eq!(check(&history), []);
+}
+
+#[test]
 fn a_lost_record_is_found() {
     finds(&with_reads(&[0]), |wrong| {
         *wrong

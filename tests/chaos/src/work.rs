@@ -2,8 +2,8 @@
 
 use crate::history::{Event, Recorder};
 use crate::wire::Wire;
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::KafkaError;
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
@@ -12,7 +12,7 @@ use rdkafka::{ClientContext, Message, Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,12 @@ fn number(partition: i32, value: &[u8]) -> u64 {
 
 struct Told(Scene);
 
-impl ClientContext for Told {}
+impl ClientContext for Told {
+    /// What a producer makes of its sequences, for when a record is found twice.
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
+        eprintln!("{:>9} ms  {facility}: {message}", self.0.recorder.now());
+    }
+}
 
 impl ProducerContext for Told {
     type DeliveryOpaque = ();
@@ -152,6 +157,7 @@ pub fn producers(scene: &Scene) -> anyhow::Result<Crew> {
         let producer: BaseProducer<Told> = scene
             .client()
             .set("enable.idempotence", "true")
+            .set("debug", "eos")
             .set("linger.ms", "5")
             .set("message.timeout.ms", DELIVERY.as_millis().to_string())
             .create_with_context(Told(scene.clone()))?;
@@ -192,24 +198,44 @@ pub fn group(scene: &Scene, members: u64) -> Crew {
     crew
 }
 
+/// Counts how often a member's partitions were given and taken.
+#[derive(Default)]
+struct Shared(AtomicUsize);
+
+impl ClientContext for Shared {}
+
+impl ConsumerContext for Shared {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// One stay in the group. Commits what was read, and tells of what was accepted.
 fn consume(scene: &Scene, stop: &AtomicBool, stay: Duration) {
-    let consumer: BaseConsumer = scene
+    let consumer: BaseConsumer<Shared> = scene
         .client()
         .set("group.id", GROUP)
         .set("auto.offset.reset", "earliest")
         .set("enable.auto.commit", "false")
         .set("session.timeout.ms", "6000")
         .set("heartbeat.interval.ms", "500")
-        .create()
+        .create_with_context(Shared::default())
         .expect("a consumer");
     consumer.subscribe(&[TOPIC]).expect("subscribed");
     let until = Instant::now() + stay;
     let mut read: BTreeMap<i32, i64> = BTreeMap::new();
     let mut commit = Instant::now();
+    let mut shared = 0;
     while !stop.load(Ordering::Relaxed) && Instant::now() < until {
         // Errors are told here too; the consumer goes on by itself.
-        if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
+        let polled = consumer.poll(Duration::from_millis(100));
+        // After a rebalance it reads on from what is committed, also where a partition is its own again: to commit now what
+        // it read before would be overtaken by its next commit, and the position would go back by its own doing.
+        let now = consumer.context().0.load(Ordering::Relaxed);
+        if std::mem::replace(&mut shared, now) != now {
+            read.clear();
+        }
+        if let Some(Ok(message)) = polled {
             let partition = message.partition();
             scene.recorder.add(&Event::Read {
                 at: scene.recorder.now(),
@@ -227,7 +253,7 @@ fn consume(scene: &Scene, stop: &AtomicBool, stay: Duration) {
     }
 }
 
-fn commit_read(scene: &Scene, consumer: &BaseConsumer, read: &mut BTreeMap<i32, i64>) {
+fn commit_read(scene: &Scene, consumer: &BaseConsumer<Shared>, read: &mut BTreeMap<i32, i64>) {
     // What was taken away is for others to commit.
     let own = consumer.assignment().unwrap_or_default();
     let mine = |partition: i32| own.find_partition(TOPIC, partition).is_some();

@@ -117,7 +117,8 @@ fn simulate(world: &mut World, plan: &Arc<Plan>) -> Result<(), Violation> {
     work(world, "readers have not come to the end", &|_| working.have_read())?;
     work(world, "replicas differ in length", &|world| {
         settled(world, plan, &topic)
-    })?;
+    })
+    .map_err(|violation| lengths(violation, world, plan, &topic))?;
     end(world, plan, &topic, &clients)
 }
 
@@ -276,6 +277,21 @@ fn settled(world: &World, plan: &Plan, topic: &Topic) -> bool {
         let first = all.next();
         ends.len() == plan.nodes && all.all(|end| Some(end) == first)
     })
+}
+
+/// Adds to it how much each node holds of the partitions that are not settled.
+fn lengths(violation: Violation, world: &World, plan: &Plan, topic: &Topic) -> Violation {
+    if violation.invariant != LIVENESS {
+        return violation;
+    }
+    let all = (0..plan.partitions).map(|partition| (partition, ends(world, topic, partition)));
+    let apart: Vec<_> = all
+        .filter(|(_, ends)| ends.len() != plan.nodes || ends.values().any(|end| Some(end) != ends.values().next()))
+        .collect();
+    Violation {
+        what: format!("{}: {apart:?}", violation.what),
+        ..violation
+    }
 }
 
 /// Reads all replicas and compares them.
