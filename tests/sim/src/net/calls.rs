@@ -109,7 +109,7 @@ pub enum Event {
 }
 
 impl Event {
-    fn call(&self) -> Option<u64> {
+    pub fn call(&self) -> Option<u64> {
         match self {
             Self::Open { call }
             | Self::Ask { call, .. }

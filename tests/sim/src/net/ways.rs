@@ -81,12 +81,8 @@ impl Inner {
             if !std::mem::replace(&mut way.broken, true) {
                 silent.push(*ends);
             }
-            // What was begun after that waits for a connection.
-            for event in way.kept.drain(..) {
-                if let Event::Open { call } = event {
-                    failed.push(call);
-                }
-            }
+            // What was begun after that waits for a connection; also where only the way back is held, and the request came.
+            failed.extend(way.kept.drain(..).filter_map(|event| event.call()));
         }
         for (one, other) in silent {
             self.reset(one, other);
