@@ -6,7 +6,7 @@ mod frames;
 mod produce;
 mod topics;
 
-use crate::process::Process;
+use crate::process::{PATIENCE, Process};
 use crate::wire::Wire;
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -59,7 +59,25 @@ pub(crate) fn create(wire: &mut Wire, name: &str, partitions: i32, configs: &[(&
         "{:?}",
         response.topics[0].error_message
     );
+    until_led(wire, &format!("{DATABASE}.{name}"));
     response.topics[0].topic_id
+}
+
+/// Waits until each partition of a topic has a leader, as clients do before they ask for more: on a busy machine the ranges of
+/// a node that has just begun may still be voting.
+fn until_led(wire: &mut Wire, name: &str) {
+    let topic = metadata_request::MetadataRequestTopic::default().with_name(Some(topic_name(name)));
+    let request = MetadataRequest::default().with_topics(Some(vec![topic]));
+    let start = Instant::now();
+    loop {
+        let response: MetadataResponse = wire.call(ApiKey::Metadata, 9, &request);
+        let topic = &response.topics[0];
+        if topic.error_code == 0 && topic.partitions.iter().all(|partition| partition.error_code == 0) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{name} is never led: {topic:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn batch_of(timestamps: &[i64], compression: Compression) -> Bytes {
