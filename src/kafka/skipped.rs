@@ -81,12 +81,19 @@ impl Skipped {
         }
     }
 
-    /// Whether the batch was refused, for want of the one at `expected`, only because that one was refused here.
+    /// Whether the batch was refused, for want of the one at `expected`, only because that one was refused here: it, or, where
+    /// it was not known what became of those behind it either, one of them.
     pub(crate) fn explains(&self, batch: Sequenced, expected: i32) -> bool {
         let missing = self.missing.lock();
-        let before = missing.get(&batch.key());
-        before.is_some_and(|before| (before.epoch, before.first) == (batch.epoch, expected))
+        missing
+            .get(&batch.key())
+            .is_some_and(|m| m.epoch == batch.epoch && distance(m.first, expected) < distance(m.first, batch.first))
     }
+}
+
+/// How far `to` is ahead. After `i32::MAX` comes 0.
+fn distance(from: i32, to: i32) -> i32 {
+    to.wrapping_sub(from) & i32::MAX
 }
 
 #[cfg(test)]
@@ -155,5 +162,19 @@ mod tests {
             skipped.refused(Sequenced { producer, ..one });
         }
         assert_eq!(skipped.missing.lock().len(), MOST);
+    }
+
+    /// Of four batches nobody knew what had become of them; three were stored, and the fifth was refused for want of the fourth.
+    /// librdkafka, told that it was out of order, sent the three again under a new epoch.
+    #[test]
+    fn what_follows_several_whose_outcome_is_not_known_is_refused_like_the_one_that_was_not_stored() {
+        let skipped = Skipped::default();
+        let [one, two, three, four, five] = [10, 12, 14, 16, 18].map(|first| batch(0, first));
+        [one, two, three, four].into_iter().for_each(|one| skipped.refused(one));
+        assert!(skipped.explains(five, 16));
+        assert!(!skipped.explains(five, 18), "nothing before it is missing");
+        assert!(!skipped.explains(batch(1, 18), 16), "another epoch");
+        skipped.refused(batch(2, i32::MAX - 1));
+        assert!(skipped.explains(batch(2, 5), 0), "0 comes after the largest sequence");
     }
 }
